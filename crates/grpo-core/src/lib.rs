@@ -1,0 +1,52 @@
+//! Group Relative Policy Optimization.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod advantage;
+mod error;
+mod group;
+mod reward;
+mod rollout;
+mod sampler;
+mod score;
+mod token;
+
+#[cfg(feature = "tensor")]
+mod batch;
+#[cfg(feature = "tensor")]
+mod causal;
+mod config;
+#[cfg(feature = "tensor")]
+mod grad;
+#[cfg(feature = "tensor")]
+pub mod loss;
+mod metrics;
+#[cfg(feature = "tensor")]
+mod policy;
+#[cfg(feature = "tensor")]
+mod read;
+#[cfg(feature = "tensor")]
+mod step;
+#[cfg(feature = "tensor")]
+pub mod testing;
+
+pub use advantage::{Advantages, Ddof, Estimator, Scale, Singleton, Spread, Standardise};
+pub use config::{ClipRange, GrpoConfig, KlEstimator, KlGradient, KlPenalty, Objective, Reduction};
+pub use error::{BoxError, Error, Result};
+pub use group::{Completion, Group, GroupId, PolicyVersion, Prompt, Sample, Span};
+pub use metrics::{Metrics, Normaliser};
+pub use reward::{FromFn, Reward, RewardFn, from_fn};
+pub use rollout::{RolloutPlan, rollout};
+pub use sampler::{SampleRequest, Sampler, SamplingParams, group_seed, stream};
+pub use score::{OnRewardError, RewardTable, Rewards};
+pub use token::{FinishReason, LogProbKind, Role, TokenId};
+
+#[cfg(feature = "tensor")]
+pub use {
+    batch::{Batch, OldLogProbs, Reference, ReferenceLogProbs, Row},
+    causal::{CausalLogits, log_softmax_at, score_from_logits},
+    grad::{GlobalNorm, clip_global_norm},
+    loss::{LossOutput, StepStats, grpo_loss},
+    policy::{Padded, Policy, ReferenceRows, ScoreRequest, Scores, TokenBatch, Want},
+    read::to_host,
+    step::{Update, gradients},
+};

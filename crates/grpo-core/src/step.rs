@@ -1,0 +1,96 @@
+//! One optimiser step, in two halves: [`gradients`] borrows the policy and may fail; [`Update::apply`] takes it and cannot.
+
+use burn::module::Module;
+use burn::optim::{GradientsParams, ModuleOptimizer};
+
+use crate::batch::{Batch, Reference};
+use crate::config::{GrpoConfig, KlEstimator};
+use crate::error::{Error, Result};
+use crate::grad::{accumulate, clip_global_norm};
+use crate::loss::{StepStats, grpo_loss};
+use crate::metrics::{Metrics, Normaliser};
+use crate::policy::{Policy, ScoreRequest};
+
+/// The outcome of [`gradients`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Update {
+    /// The metrics of the step.
+    pub metrics: Metrics,
+    /// The first parameter whose gradient is not finite, if there is one. The step is then skipped.
+    pub non_finite: Option<String>,
+    gradients: GradientsParams,
+}
+
+impl Update {
+    /// Takes the step. If a gradient was not finite, the policy comes back as it was and the optimiser's moments stay as they are.
+    pub fn apply<P: Module>(self, optimizer: &mut ModuleOptimizer, learning_rate: f64, policy: P) -> P {
+        if self.non_finite.is_some() { policy } else { optimizer.step(learning_rate, policy, self.gradients) }
+    }
+
+    /// The gradients, for optimisers of one's own. Empty if the step is skipped.
+    pub fn into_gradients(self) -> GradientsParams {
+        if self.non_finite.is_some() { GradientsParams::new() } else { self.gradients }
+    }
+}
+
+/// The gradients of a whole optimiser step: the sum over its micro-batches, clipped to `max_grad_norm`.
+///
+/// `policy` is on an autodiff device and trainable. What is shared by all micro-batches (`step`) is counted beforehand, so how
+/// the step is cut changes nothing.
+///
+/// # Errors
+/// No batch; a policy that fails or whose scores autodiff does not track; whatever [`grpo_loss`] refuses. Nothing is lost: the
+/// policy is only borrowed.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use burn::optim::AdamWConfig;
+/// use grpo_core::testing::Table;
+/// use grpo_core::{Batch, GroupId, GrpoConfig, Row, StepStats, gradients};
+/// let device = burn::tensor::Device::flex();
+/// let mut policy = Table::new(4, &device.clone().autodiff()); // one row of logits over four tokens
+/// let row = |token: &'static [u32], advantage| Row { prompt: 0, group: GroupId(0), tokens: token, mask: vec![true], advantages: vec![advantage] };
+/// let batches = [Batch::from_rows(&[&[0]], &[row(&[1], 1.0), row(&[2], -1.0)], 1.0, &device)?];
+/// let mut optimizer = AdamWConfig::new().init();
+/// let update = gradients(&policy, &batches, &StepStats::of(&batches), &GrpoConfig::default())?;
+/// assert_eq!(update.metrics.get("loss"), Some(0.0)); // no sign of health: the gradient is not 0
+/// assert!(update.metrics.get("grad_norm").unwrap() > 0.0);
+/// policy = update.apply(&mut optimizer, 0.1, policy);
+/// # let _ = policy; Ok(()) }
+/// ```
+pub fn gradients<P: Policy + Module>(policy: &P, batches: &[Batch], step: &StepStats, config: &GrpoConfig) -> Result<Update> {
+    config.validate()?;
+    if batches.is_empty() {
+        return Err(Error::invalid("batches", "none, must be at least one"));
+    }
+    let (mut sum, mut metrics) = (GradientsParams::new(), Metrics::default());
+    for batch in batches {
+        let mut ask = ScoreRequest::at(batch.temperature()).with_entropies();
+        if config.active_kl().is_some_and(|kl| kl.estimator == KlEstimator::Exact) {
+            let Some(Reference::Rows(rows)) = batch.reference() else {
+                return Err(Error::invalid("reference rows", "missing, though the KL is exact: call Batch::score_reference"));
+            };
+            ask = ask.with_kl_to(rows);
+        }
+        let scores = policy.score(batch.tokens(), &ask).map_err(Error::Policy)?;
+        if !scores.log_probs.is_tracked() {
+            return Err(Error::Tracking {
+                what: "new log-probs",
+                tracked: true,
+                hint: "put the policy on `device.autodiff()` and keep its parameters trainable",
+            });
+        }
+        let output = grpo_loss(&scores, batch, step, config)?;
+        drop(scores);
+        let gradients = GradientsParams::from_grads(output.loss.backward(), policy);
+        sum = accumulate(policy, sum, gradients);
+        metrics.merge(&output.metrics()?);
+    }
+    let norm = clip_global_norm(policy, &mut sum, config.max_grad_norm)?;
+    if let Some(norm) = norm.value {
+        metrics.extreme("grad_norm", norm, Normaliser::Max);
+    }
+    metrics.extreme("skipped", f64::from(u8::from(norm.non_finite.is_some())), Normaliser::Max);
+    Ok(Update { metrics, non_finite: norm.non_finite, gradients: sum })
+}
