@@ -8,7 +8,7 @@ use crate::error::KernelError;
 
 /// Logits of one chunk are held to about this many bytes when the caller does not say how many rows a chunk has.
 /// Large enough that the matrix products run at full speed, small beside the weights of a model with such a vocabulary.
-const CHUNK_BYTES: usize = 48 << 20;
+const CHUNK_BYTES: usize = 8 << 20;
 
 /// Logits not yet computed: row r has the logits `weight · hidden_r` over the vocabulary, V numbers that nobody holds for all rows at once.
 #[derive(Debug, Clone)]

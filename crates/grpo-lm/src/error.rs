@@ -103,8 +103,8 @@ pub enum Error {
     },
 }
 
-/// A result with this crate's [`Error`].
-pub type Result<T> = core::result::Result<T, Error>;
+/// A result, with this crate's [`Error`] unless another is named.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {

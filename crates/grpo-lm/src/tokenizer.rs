@@ -210,7 +210,7 @@ impl DecodeStream {
     pub fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<&str> {
         let before = self.text.len();
         let step = tokenizers::step_decode_stream(
-            &tokenizer.0.tokenizer,
+            &*tokenizer.0.tokenizer,
             vec![token],
             true,
             &mut self.tokens,

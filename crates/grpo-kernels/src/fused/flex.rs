@@ -239,7 +239,7 @@ fn sum_terms(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f64 {
 fn exp(x: f32) -> f32 {
     /// 1.5·2²³: adding it rounds to an integer and leaves that integer in the low bits.
     const ROUND: f32 = 12_582_912.0;
-    /// ln 2 in two parts; the first has 9 trailing zero bits, so that n times it is exact.
+    /// ln 2 in two parts; the first is 355/512, whose 9 significant bits make n times it exact.
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     /// ln of the smallest normal number, rounded up.

@@ -149,6 +149,6 @@ fn check_shape(path: &Path, name: &str, given: &[usize], wanted: &[usize]) -> Re
 }
 
 /// The elements of a little-endian buffer, each of `N` bytes.
-fn elements<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+pub(crate) fn elements<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
     bytes.as_chunks::<N>().0.iter().map(|chunk| convert(*chunk)).collect()
 }

@@ -4,7 +4,7 @@ mod blocks;
 mod header;
 mod tokenizer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -194,7 +194,7 @@ impl Header {
 
     fn weights(&self, file: &mut File, config: &ModelConfig) -> Result<BTreeMap<String, HostTensor>> {
         let mut wanted = Vec::new();
-        let mut unused = self.tensors.clone_names();
+        let mut unused: BTreeSet<_> = self.tensors.keys().map(String::as_str).collect();
         unused.remove(ROPE_DIVISORS);
         for (name, shape) in names::tensors(config) {
             let in_file = names::to_gguf(&name).unwrap_or_else(|| name.clone());
@@ -221,16 +221,6 @@ impl Header {
             tensors.insert(name, tensor);
         }
         Ok(tensors)
-    }
-}
-
-trait Names {
-    fn clone_names(&self) -> std::collections::BTreeSet<&str>;
-}
-
-impl<T> Names for BTreeMap<String, T> {
-    fn clone_names(&self) -> std::collections::BTreeSet<&str> {
-        self.keys().map(String::as_str).collect()
     }
 }
 

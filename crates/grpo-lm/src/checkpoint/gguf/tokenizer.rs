@@ -1,9 +1,7 @@
 //! The tokenizer inside a GGUF file.
 
-use std::collections::{HashMap, HashSet};
-
 use tokenizers::decoders::byte_level::ByteLevel;
-use tokenizers::models::bpe::BPE;
+use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::normalizers::unicode::NFC;
 use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
@@ -82,34 +80,29 @@ fn byte_level(
     merges: &[String],
     kinds: &[i64],
     splitter: Splitter,
-) -> std::result::Result<tokenizers::Tokenizer, BoxError> {
-    let mut vocab = HashMap::with_capacity(tokens.len());
+) -> Result<tokenizers::Tokenizer, BoxError> {
+    let mut vocab = Vocab::with_capacity(tokens.len());
     for (id, token) in tokens.iter().enumerate() {
         if vocab.insert(token.clone(), u32::try_from(id)?).is_some() {
             return Err(format!("token {token:?} is there twice").into());
         }
     }
     let mut pairs = Vec::with_capacity(merges.len());
-    let mut seen = HashSet::new();
     for merge in merges {
-        // A token may hold a space of its own only in front; byte-level tokens hold none.
-        let Some(pair) = merge.split_once(' ') else {
+        // Byte-level tokens hold no space of their own.
+        let Some((left, right)) = merge.split_once(' ') else {
             return Err(format!("merge {merge:?} must be two tokens and a space").into());
         };
-        let (left, right) = pair;
         // The builder of the library takes this for granted.
         for part in [left, right, &format!("{left}{right}")] {
             if !vocab.contains_key(part) {
                 return Err(format!("merge {merge:?} uses {part:?}, which is no token").into());
             }
         }
-        if !seen.insert(pair) {
-            return Err(format!("merge {merge:?} is there twice").into());
-        }
         pairs.push((left.to_owned(), right.to_owned()));
     }
     let model = BPE::builder()
-        .vocab_and_merges(vocab.into_iter().collect::<ahash::AHashMap<_, _>>(), pairs)
+        .vocab_and_merges(vocab, pairs)
         .ignore_merges(splitter == Splitter::Llama3)
         .build()?;
     let mut tokenizer = tokenizers::Tokenizer::new(model);
@@ -128,8 +121,8 @@ fn byte_level(
 }
 
 impl Splitter {
-    fn build(self) -> std::result::Result<PreTokenizerWrapper, BoxError> {
-        let by_pattern = |pattern: &str| -> std::result::Result<PreTokenizerWrapper, BoxError> {
+    fn build(self) -> Result<PreTokenizerWrapper, BoxError> {
+        let by_pattern = |pattern: &str| -> Result<PreTokenizerWrapper, BoxError> {
             let pattern = SplitPattern::Regex(pattern.to_owned());
             let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)?;
             let bytes = ByteLevel::new(false, true, false);
