@@ -4,10 +4,11 @@ use burn::Tensor;
 use burn::tensor::{Bool, DType, Device, TensorData};
 
 use crate::advantage::Advantages;
+use crate::config::{AcceptedKind, GrpoConfig, KlEstimator, OldSource};
 use crate::error::{Error, Result};
 use crate::group::{Completion, Group, GroupId, PolicyVersion};
 use crate::policy::{Padded, Policy, ReferenceRows, ScoreRequest, TokenBatch};
-use crate::token::TokenId;
+use crate::token::{LogProbKind, TokenId};
 
 macro_rules! frozen_log_probs {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
@@ -39,6 +40,11 @@ frozen_log_probs!(
     /// log π_old: of the policy as it was when it sampled, scored by the trainer. The denominator of the importance ratio.
     OldLogProbs,
     "old log-probs"
+);
+frozen_log_probs!(
+    /// log π_sampler: what the sampler recorded. For corrections, and for bypass; never silently a denominator.
+    SamplerLogProbs,
+    "sampler log-probs"
 );
 frozen_log_probs!(
     /// log π_ref: of the reference that KL holds the policy to.
@@ -82,11 +88,13 @@ pub struct Batch {
     mask_host: Vec<bool>,
     advantages_host: Vec<f64>,
     temperature: f64,
-    stale: bool,
+    staleness: u64,
     mask: Tensor<2, Bool>,
     advantages: Tensor<2>,
     old: Option<OldLogProbs>,
+    sampler: Option<(SamplerLogProbs, LogProbKind)>,
     reference: Option<Reference>,
+    chosen: Option<(Vec<bool>, Tensor<2, Bool>)>,
 }
 
 impl Batch {
@@ -119,7 +127,15 @@ impl Batch {
             return Err(Error::invalid("temperature", problem));
         }
         let mut batch = Self::from_rows(&prompts, &rows, temperature, device)?;
-        batch.stale = completions.iter().any(|(_, _, c)| c.policy_version != current);
+        batch.staleness = completions.iter().map(|(_, _, c)| current.abs_diff(c.policy_version)).max().unwrap_or(0);
+        let kind = completions.iter().map(|(_, _, c)| c.log_prob_kind).reduce(|a, b| if a == b { a } else { LogProbKind::Truncated });
+        let [n, width] = batch.shape();
+        let mut sampler = vec![0.0; n * width];
+        for ((_, _, completion), row) in completions.iter().zip(sampler.chunks_mut(width)) {
+            row.iter_mut().zip(&completion.sampler_log_probs).for_each(|(place, &lp)| *place = f64::from(lp));
+        }
+        batch.sampler =
+            Some((SamplerLogProbs::new(host_f64(&sampler, [n, width], &device.clone().inner()))?, kind.unwrap_or(LogProbKind::Tempered)));
         Ok(batch)
     }
 
@@ -158,10 +174,12 @@ impl Batch {
             mask_host: mask,
             advantages_host: advantages,
             temperature,
-            stale: false,
+            staleness: 0,
             tokens,
             old: None,
+            sampler: None,
             reference: None,
+            chosen: None,
         })
     }
 
@@ -218,9 +236,9 @@ impl Batch {
     ///
     /// # Errors
     /// A reference that fails, tracked scores, a wrong shape, a reference that cannot give rows where the exact KL is wanted.
-    pub fn score_reference<P: Policy + ?Sized>(&mut self, reference: &P, kl: crate::KlEstimator) -> Result<()> {
+    pub fn score_reference<P: Policy + ?Sized>(&mut self, reference: &P, kl: KlEstimator) -> Result<()> {
         let ask = ScoreRequest::at(self.temperature);
-        if kl == crate::KlEstimator::Exact {
+        if kl == KlEstimator::Exact {
             let scores = reference.score(&self.tokens, &ask.with_rows()).map_err(Error::Policy)?;
             let rows = scores.rows.ok_or_else(|| Error::invalid("reference", "gave no rows, which the exact KL needs"))?;
             self.set_reference(Reference::Rows(rows))
@@ -271,9 +289,101 @@ impl Batch {
         self.temperature
     }
 
-    /// Whether some completion was drawn by an older policy than the current one.
-    pub fn is_stale(&self) -> bool {
-        self.stale
+    /// How many optimiser steps the oldest completion lies behind the policy.
+    pub fn staleness(&self) -> u64 {
+        self.staleness
+    }
+
+    /// Refuses a ratio that would silently be 1 though the policy moved on, and rollouts older than allowed.
+    pub(crate) fn check_fresh(&self, config: &GrpoConfig) -> Result<()> {
+        if let Some(limit) = config.off_policy.max_staleness
+            && self.staleness > limit
+        {
+            return Err(Error::invalid("rollout", format!("is {} steps old, max_staleness allows {limit}", self.staleness)));
+        }
+        let why = match (self.staleness, config.updates_per_rollout) {
+            (0, 0..=1) => return Ok(()),
+            (0, _) => "updates_per_rollout is above 1",
+            _ => "the rollout is older than the policy",
+        };
+        if self.old.is_none() && config.off_policy.old == OldSource::Trainer {
+            return Err(Error::invalid("old log-probs", format!("missing, though {why}: call Batch::score_old before the first update")));
+        }
+        Ok(())
+    }
+
+    /// Sets sampler log-probabilities that were recorded elsewhere.
+    ///
+    /// # Errors
+    /// A shape other than `[N, Tc]`.
+    pub fn set_sampler(&mut self, sampler: SamplerLogProbs, kind: LogProbKind) -> Result<()> {
+        Error::check_shape("sampler log-probs", &sampler.0.dims(), &self.shape())?;
+        self.sampler = Some((sampler, kind));
+        Ok(())
+    }
+
+    /// log π_sampler, `[N, Tc]`, if it is of an accepted kind. Raw ones are, where the temperature is 1.
+    ///
+    /// # Errors
+    /// None recorded; a renormalised or untempered kind that was not accepted by name.
+    pub fn sampler_log_probs(&self, accept: AcceptedKind) -> Result<Tensor<2>> {
+        let Some((log_probs, kind)) = &self.sampler else {
+            return Err(Error::invalid("sampler log-probs", "missing, though a correction needs them: call Batch::set_sampler"));
+        };
+        let fits = *kind == LogProbKind::Tempered || (*kind == LogProbKind::Raw && self.temperature == 1.0);
+        if fits || accept == AcceptedKind::Any {
+            return Ok(log_probs.tensor());
+        }
+        Err(Error::invalid(
+            "sampler log-probs",
+            format!("are {kind:?}, must be over the full support at temperature {} (or set off_policy.accept = any)", self.temperature),
+        ))
+    }
+
+    /// Takes whole completions out of the loss, numerator and denominator: `true` entries of `[N]`. They still were part of their group's baseline.
+    ///
+    /// # Errors
+    /// Another number of entries than completions.
+    pub fn ignore(&mut self, completions: &[bool]) -> Result<()> {
+        let [n, width] = self.shape();
+        Error::check_shape("ignored completions", &[completions.len()], &[n])?;
+        for (row, _) in completions.iter().enumerate().filter(|(_, ignore)| **ignore) {
+            self.mask_host[row * width..(row + 1) * width].fill(false);
+            self.advantages_host[row * width..(row + 1) * width].fill(0.0);
+        }
+        let device = self.mask.device();
+        self.mask = Tensor::from_data(TensorData::new(self.mask_host.clone(), [n, width]), &device); // [N, Tc]
+        self.advantages = host_f64(&self.advantages_host, [n, width], &device); // [N, Tc]
+        Ok(())
+    }
+
+    /// Chooses the tokens of [`Addition::CrossEntropy`](crate::Addition::CrossEntropy): one entry a token, completion after completion, unpadded.
+    /// They need not be tokens of the loss: an environment's answers may be learnt, too.
+    ///
+    /// # Errors
+    /// Lists whose lengths do not fit the completions.
+    pub fn choose(&mut self, tokens: &[Vec<bool>]) -> Result<()> {
+        let [n, width] = self.shape();
+        Error::check_shape("chosen completions", &[tokens.len()], &[n])?;
+        let mut chosen = vec![false; n * width];
+        for (row, (tokens, place)) in tokens.iter().zip(chosen.chunks_mut(width)).enumerate() {
+            Error::check_shape("chosen tokens of a completion", &[tokens.len()], &[self.tokens.completions().lengths()[row]])?;
+            place[..tokens.len()].copy_from_slice(tokens);
+        }
+        let device = self.mask.device();
+        let on_device = Tensor::from_data(TensorData::new(chosen.clone(), [n, width]), &device); // [N, Tc]
+        self.chosen = Some((chosen, on_device));
+        Ok(())
+    }
+
+    /// `[N, Tc]`: the chosen tokens, if any were.
+    pub fn chosen(&self) -> Option<Tensor<2, Bool>> {
+        self.chosen.as_ref().map(|(_, chosen)| chosen.clone())
+    }
+
+    /// The same on the host.
+    pub fn chosen_host(&self) -> Option<&[bool]> {
+        self.chosen.as_ref().map(|(chosen, _)| chosen.as_slice())
     }
 
     /// `[N, Tc]`: true where a token takes part in the loss.

@@ -3,6 +3,7 @@
 
 mod advantage;
 mod error;
+mod filter;
 mod group;
 mod reward;
 mod rollout;
@@ -22,6 +23,7 @@ pub mod loss;
 mod metrics;
 #[cfg(feature = "tensor")]
 mod policy;
+mod presets;
 #[cfg(feature = "tensor")]
 mod read;
 #[cfg(feature = "tensor")]
@@ -30,8 +32,13 @@ mod step;
 pub mod testing;
 
 pub use advantage::{Advantages, Ddof, Estimator, Scale, Singleton, Spread, Standardise};
-pub use config::{ClipRange, GrpoConfig, KlEstimator, KlGradient, KlPenalty, Objective, Reduction};
+pub use config::{
+    AcceptedKind, Addition, ClipRange, CountedRows, Divergence, DualClip, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty,
+    KlPlace, Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, VespoShape,
+    WeightCap, WeightLevel, WeightNormalisation,
+};
 pub use error::{BoxError, Error, Result};
+pub use filter::{Filtered, filter};
 pub use group::{Completion, Group, GroupId, PolicyVersion, Prompt, Sample, Span};
 pub use metrics::{Metrics, Normaliser};
 pub use reward::{FromFn, Reward, RewardFn, from_fn};
@@ -42,11 +49,11 @@ pub use token::{FinishReason, LogProbKind, Role, TokenId};
 
 #[cfg(feature = "tensor")]
 pub use {
-    batch::{Batch, OldLogProbs, Reference, ReferenceLogProbs, Row},
+    batch::{Batch, OldLogProbs, Reference, ReferenceLogProbs, Row, SamplerLogProbs},
     causal::{CausalLogits, log_softmax_at, score_from_logits},
     grad::{GlobalNorm, clip_global_norm},
     loss::{LossOutput, StepStats, grpo_loss},
     policy::{Padded, Policy, ReferenceRows, ScoreRequest, Scores, TokenBatch, Want},
     read::to_host,
-    step::{Update, gradients},
+    step::{Update, gradients, step_stats},
 };

@@ -67,7 +67,7 @@ pub fn gradients<P: Policy + Module>(policy: &P, batches: &[Batch], step: &StepS
     let (mut sum, mut metrics) = (GradientsParams::new(), Metrics::default());
     for batch in batches {
         let mut ask = ScoreRequest::at(batch.temperature()).with_entropies();
-        if config.active_kl().is_some_and(|kl| kl.estimator == KlEstimator::Exact) {
+        if config.kl_in_loss().is_some_and(|kl| kl.estimator == KlEstimator::Exact) {
             let Some(Reference::Rows(rows)) = batch.reference() else {
                 return Err(Error::invalid("reference rows", "missing, though the KL is exact: call Batch::score_reference"));
             };
@@ -93,4 +93,22 @@ pub fn gradients<P: Policy + Module>(policy: &P, batches: &[Batch], step: &StepS
     }
     metrics.extreme("skipped", f64::from(u8::from(norm.non_finite.is_some())), Normaliser::Max);
     Ok(Update { metrics, non_finite: norm.non_finite, gradients: sum })
+}
+
+/// The stats of a whole step: counts and, where the configuration needs it ([`GrpoConfig::needs_step`]), one untracked scoring pass
+/// for thresholds and means. `policy` is the current one without autodiff (`policy.valid()`).
+///
+/// # Errors
+/// A policy that fails; whatever [`StepStats::observe`] refuses.
+pub fn step_stats<P: Policy + ?Sized>(policy: &P, batches: &[Batch], config: &GrpoConfig) -> Result<StepStats> {
+    let mut step = StepStats::of(batches);
+    if config.needs_step() {
+        for batch in batches {
+            let ask = ScoreRequest::at(batch.temperature()).with_entropies();
+            let scores = policy.score(batch.tokens(), &ask).map_err(Error::Policy)?;
+            step.observe(batch, &scores, config)?;
+        }
+        step.finish(config);
+    }
+    Ok(step)
 }

@@ -1,7 +1,7 @@
 //! How much memory and time one forward and backward pass over row statistics takes, one process per configuration.
 //!
-//! Without arguments: a table over rows and vocabulary, in which the excess column is the peak minus what must be there anyway (the weight, its gradient,
-//! the gradient of one chunk, the hidden states and theirs). It must not grow with rows × V. With arguments: one configuration,
+//! Without arguments: a table over rows and vocabulary, in which the excess column is the peak minus what must be there anyway: the weight, the hidden
+//! states, and the gradients of both. What is left is one chunk's logits and a second `[V, H]` while a chunk's part is added; it must not grow with rows × V. With arguments: one configuration,
 //! `peak_memory <fused|plain> <rows> <vocabulary> <log-probs|entropy|kl> <both|hidden|none>`, where the last says what autodiff tracks.
 //! Linux only: the peak is VmHWM of /proc/self/status.
 
@@ -88,8 +88,9 @@ fn one(path: &str, rows: usize, vocab: usize, ask: &str, tracked: &str) -> Resul
     }
     let backward = start.elapsed().as_secs_f64();
     let mib = |numbers: usize| (numbers * 4) as f64 / f64::from(1 << 20);
-    let weight_copies = if tracked == "both" { 2 } else { 0 };
-    let needed = mib(weight_copies * vocab * HIDDEN + rows * HIDDEN);
+    // What is there before already holds the weight and the hidden states.
+    let weight_gradients = if tracked == "both" { 1 } else { 0 };
+    let needed = mib(weight_gradients * vocab * HIDDEN + rows * HIDDEN);
     let peak = peak_mib()?;
     println!(
         "{path} {rows} {vocab} {ask} {tracked} | {forward:.2}, {backward:.2} | {peak:.0}, {:.0}, {:.0} (loss {value:.4})",

@@ -15,23 +15,13 @@ use crate::{
 /// # Errors
 ///
 /// As [`linear_row_stats`](crate::linear_row_stats).
-pub fn plain_row_stats(
-    rows: LinearRows,
-    targets: Tensor<1, Int>,
-    request: &RowRequest,
-) -> Result<RowStats, KernelError> {
+pub fn plain_row_stats(rows: LinearRows, targets: Tensor<1, Int>, request: &RowRequest) -> Result<RowStats, KernelError> {
     let plan = Plan::new(&rows, &targets, request)?;
     Ok(compute(rows, targets, request.reference.clone(), plan))
 }
 
-pub(crate) fn compute(
-    rows: LinearRows,
-    targets: Tensor<1, Int>,
-    reference: Option<LinearRows>,
-    plan: Plan,
-) -> RowStats {
-    let reference =
-        reference.map(|r| LinearRows { hidden: r.hidden.detach(), weight: r.weight.detach() });
+pub(crate) fn compute(rows: LinearRows, targets: Tensor<1, Int>, reference: Option<LinearRows>, plan: Plan) -> RowStats {
+    let reference = reference.map(|r| LinearRows { hidden: r.hidden.detach(), weight: r.weight.detach() });
     let (mut log_probs, mut entropies, mut kl) = (Vec::new(), Vec::new(), Vec::new());
     for range in plan.chunks(rows.hidden.dims()[0]) {
         let (logits, log_sum) = shifted_logits(&rows, range.clone(), plan.scale); // [c, V], [c, 1]
@@ -61,11 +51,7 @@ pub(crate) fn compute(
 }
 
 /// The logits of one chunk minus their row's largest, `[c, V]`, and the log of the sum of their exponentials, `[c, 1]`.
-fn shifted_logits(
-    rows: &LinearRows,
-    range: std::ops::Range<usize>,
-    scale: f64,
-) -> (Tensor<2>, Tensor<2>) {
+fn shifted_logits(rows: &LinearRows, range: std::ops::Range<usize>, scale: f64) -> (Tensor<2>, Tensor<2>) {
     let hidden = rows.hidden.clone().slice(range); // [c, H]
     let hidden = if scale == 1.0 { hidden } else { hidden * scale };
     let logits = hidden.matmul(rows.weight.clone().transpose()); // [c, V]

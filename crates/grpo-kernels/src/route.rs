@@ -50,11 +50,7 @@ use crate::{
 /// assert!(stats.entropies.is_some() && stats.kl.is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn linear_row_stats(
-    rows: LinearRows,
-    targets: Tensor<1, Int>,
-    request: &RowRequest,
-) -> Result<RowStats, KernelError> {
+pub fn linear_row_stats(rows: LinearRows, targets: Tensor<1, Int>, request: &RowRequest) -> Result<RowStats, KernelError> {
     let plan = Plan::new(&rows, &targets, request)?;
     let reference = request.reference.clone();
     #[cfg(feature = "flex")]

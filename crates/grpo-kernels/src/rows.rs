@@ -8,7 +8,7 @@ use crate::error::KernelError;
 
 /// Logits of one chunk are held to about this many bytes when the caller does not say how many rows a chunk has.
 /// Large enough that the matrix products run at full speed, small beside the weights of a model with such a vocabulary.
-const CHUNK_BYTES: usize = 8 << 20;
+const CHUNK_BYTES: usize = 48 << 20;
 
 /// Logits not yet computed: row r has the logits `weight · hidden_r` over the vocabulary, V numbers that nobody holds for all rows at once.
 #[derive(Debug, Clone)]
@@ -98,11 +98,7 @@ pub struct Plan {
 
 impl Plan {
     /// Checks everything that burn would panic on, except the values of the targets: reading those would wait for the device.
-    pub(crate) fn new(
-        rows: &LinearRows,
-        targets: &Tensor<1, Int>,
-        request: &RowRequest,
-    ) -> Result<Self, KernelError> {
+    pub(crate) fn new(rows: &LinearRows, targets: &Tensor<1, Int>, request: &RowRequest) -> Result<Self, KernelError> {
         let temperature = request.temperature;
         if !(temperature.is_finite() && temperature > 0.0) {
             return Err(KernelError::Temperature { given: temperature });

@@ -55,19 +55,7 @@ impl Case {
             _ => (((drawn[row] + 1.0) / 2.0 * vocab as f64) as usize).min(vocab - 1),
         };
         let targets = (0..rows).map(target).collect();
-        Self {
-            rows,
-            width,
-            reference_width,
-            chunk,
-            temperature,
-            hidden,
-            weight,
-            reference_hidden,
-            reference_weight,
-            targets,
-            upstream,
-        }
+        Self { rows, width, reference_width, chunk, temperature, hidden, weight, reference_hidden, reference_weight, targets, upstream }
     }
 
     fn tensor(&self, values: &[f64], width: usize, device: &Device, dtype: DType) -> Tensor<2> {
@@ -255,8 +243,7 @@ fn only_what_was_asked_for_brings_a_gradient() {
             let all = gradients(&case, path, dtype, Ask::Gradient, Ask::Gradient);
             for parent in 0..2 {
                 close(&format!("{name} watched"), &watched[parent], &only[parent], 1e-6);
-                let sum: Vec<f64> =
-                    (0..only[parent].len()).map(|i| entropy[parent][i] + kl[parent][i] - only[parent][i]).collect();
+                let sum: Vec<f64> = (0..only[parent].len()).map(|i| entropy[parent][i] + kl[parent][i] - only[parent][i]).collect();
                 close(&format!("{name} sum of parts"), &sum, &all[parent], 1e-5);
                 assert!(worst(&entropy[parent], &only[parent]) > 1e-3 && worst(&kl[parent], &only[parent]) > 1e-3);
             }

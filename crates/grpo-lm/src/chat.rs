@@ -153,7 +153,7 @@ impl ChatTemplate {
             context.insert(name, Value::from(Serde(value)));
         }
         let template = self.environment.get_template(NAME).map_err(failed)?;
-        template.render(Value::from_iter(context)).map_err(failed)
+        template.render(Value::from_pairs(context)).map_err(failed)
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkpoint::HostTensor;
 use crate::decoder::{Decoder, Factors, Linear, to_host, upload};
 use crate::error::{Error, Result};
+use crate::export::{LoraFactors, PeftAdapter};
 
 /// One of the seven matrices of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -98,15 +99,6 @@ impl LoraConfig {
     }
 }
 
-/// The factors of one matrix in host memory.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HostFactors {
-    /// A, `[in, rank]`. PEFT stores its transpose.
-    pub a: HostTensor,
-    /// B, `[rank, out]`. PEFT stores its transpose.
-    pub b: HostTensor,
-}
-
 impl Decoder {
     /// The same model with low-rank factors; every other weight is frozen.
     ///
@@ -132,30 +124,35 @@ impl Decoder {
         })
     }
 
-    /// The same model with given factors, under the names that [`lora_factors`](Self::lora_factors) gives them; every other weight is frozen.
+    /// The same model with the factors of an adapter; every other weight is frozen.
     ///
     /// # Errors
-    /// A setting out of range; a model that has factors already; factors that are missing, superfluous or of another shape, by name.
-    pub fn load_lora(self, config: &LoraConfig, factors: &BTreeMap<String, HostFactors>) -> Result<Self> {
+    /// An adapter that has factors for one block and not for another, for something that is not a matrix of this model, or of another
+    /// shape, by name; a model that has factors already.
+    pub fn load_lora(self, adapter: &PeftAdapter) -> Result<Self> {
+        adapter.validate()?;
+        let names = adapter.target_modules();
+        let targets = LoraTarget::ALL.into_iter().filter(|target| names.iter().any(|name| name == target.name())).collect();
+        let config = LoraConfig { rank: adapter.rank, alpha: adapter.alpha, targets, seed: 0 };
         config.validate()?;
         let device = self.device();
         let mut used = BTreeSet::new();
-        let loaded = self.attach(config, |name, linear, _| {
-            let Some(given) = factors.get(name) else {
+        let loaded = self.attach(&config, |name, linear, _| {
+            let Some(given) = adapter.factors.get(name) else {
                 return Err(Error::Adapter(format!("{name} has no factors")));
             };
             used.insert(name.to_owned());
             let [out, from] = linear.weight.val().dims();
-            let part = |part: &str, tensor: &HostTensor, shape: [usize; 2]| {
-                if tensor.shape != shape || tensor.data.len() != shape[0] * shape[1] {
-                    return Err(Error::Adapter(format!("{name}: {part} has shape {:?}, must be {shape:?}", tensor.shape)));
+            let part = |part: &str, tensor: &HostTensor, [rows, columns]: [usize; 2]| {
+                if tensor.shape != [rows, columns] || tensor.data.len() != rows * columns {
+                    return Err(Error::Adapter(format!("{name}: {part} has shape {:?}, must be [{rows}, {columns}]", tensor.shape)));
                 }
-                Ok(upload(tensor.data.clone(), shape, &device))
+                Ok(upload(transposed(&tensor.data, rows, columns), [columns, rows], &device))
             };
-            Ok((part("A", &given.a, [from, config.rank])?, part("B", &given.b, [config.rank, out])?))
+            Ok((part("A", &given.a, [config.rank, from])?, part("B", &given.b, [out, config.rank])?))
         })?;
-        match factors.keys().find(|name| !used.contains(*name)) {
-            Some(name) => Err(Error::Adapter(format!("{name} is not among the targets of this model"))),
+        match adapter.factors.keys().find(|name| !used.contains(*name)) {
+            Some(name) => Err(Error::Adapter(format!("{name} is not a matrix of this model"))),
             None => Ok(loaded),
         }
     }
@@ -191,22 +188,27 @@ impl Decoder {
         self.lora.as_ref()
     }
 
-    /// The factors of every matrix that has them, under names like `model.layers.0.self_attn.q_proj`.
+    /// The factors in PEFT's form, to be written with [`write_peft`](crate::export::write_peft) or read back with
+    /// [`load_lora`](Self::load_lora). `base_model` is the hub id or path of the model they belong to.
     ///
     /// # Errors
-    /// Values that the device does not give back.
-    pub fn lora_factors(&self) -> Result<BTreeMap<String, HostFactors>> {
-        let mut all = BTreeMap::new();
+    /// A model without factors, or values that the device does not give back.
+    pub fn lora_adapter(&self, base_model: impl Into<String>) -> Result<PeftAdapter> {
+        let Some(config) = &self.lora else {
+            return Err(Error::Adapter("the model has no factors".into()));
+        };
+        let mut factors = BTreeMap::new();
         for (layer, block) in self.layers.iter().enumerate() {
             for (module, linear) in block.linears() {
                 if let Some(lora) = &linear.lora {
                     let name = format!("model.layers.{layer}.{module}");
-                    let factors = HostFactors { a: to_host(&name, lora.a.val())?, b: to_host(&name, lora.b.val())? };
-                    all.insert(name, factors);
+                    let a = to_host(&name, lora.a.val().transpose())?; // [r, in]
+                    let b = to_host(&name, lora.b.val().transpose())?; // [out, r]
+                    factors.insert(name, LoraFactors { a, b });
                 }
             }
         }
-        Ok(all)
+        Ok(PeftAdapter { base_model: base_model.into(), rank: config.rank, alpha: config.alpha, factors })
     }
 
     /// A plain model with the factors multiplied into their matrices, as a model to roll out or to export: without autodiff, nothing trainable.
@@ -225,4 +227,9 @@ impl Decoder {
         decoder.lora = None;
         decoder
     }
+}
+
+/// A matrix of rows·columns values, read by columns.
+fn transposed(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    (0..columns).flat_map(|c| (0..rows).map(move |r| data[r * columns + c])).collect()
 }

@@ -2,7 +2,8 @@
 
 use burn::Tensor;
 
-use super::ratio::LogRatio;
+use super::ratio::log_ratio;
+use super::terms::Terms;
 use crate::batch::{Batch, Reference};
 use crate::config::{KlEstimator, KlGradient, KlPenalty};
 use crate::error::{Error, Result};
@@ -12,54 +13,64 @@ use crate::policy::Scores;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct KlTerm {
-    /// The estimate. Tracked if the scores are.
+    /// The estimate. Tracked if the log-probabilities are.
     pub value: Tensor<2>,
     /// 1 where d was cut by the bound, else 0.
     pub bounded: Tensor<2>,
 }
 
-/// The KL term with d = log π_ref − log π:
+/// KL estimates from log-probabilities, with d = log π_ref − log π bounded to ± `bound` before `exp`:
 ///
-/// | estimator | formula |
-/// |---|---|
-/// | k1 | −d |
-/// | k2 | d² / 2 |
-/// | k3 | e^d − d − 1 |
-/// | exact | Σ_v π_v (log π_v − log π_ref,v), from the scores |
+/// | estimator | value | expected gradient as a plain loss, on-policy |
+/// |---|---|---|
+/// | k1 | −d | 0 |
+/// | k2 | d² / 2 | ∇KL(π ‖ π_ref) |
+/// | k3 | e^d − d − 1 | ∇KL(π_ref ‖ π) |
+/// | abs | \|d\|, derivative 0 at 0 | – |
 ///
-/// times ρ where the gradient is [`KlGradient::RatioWeighted`]. `log_probs` is masked; d is bounded before `exp`.
-///
-/// # Errors
-/// No reference in the batch; a reference or scores in the wrong form for the estimator.
+/// With [`KlGradient::RatioWeighted`] times `ratio` (then k1, k3: ∇KL(π ‖ π_ref), also off-policy); with
+/// [`KlGradient::StraightThrough`] the value keeps and the gradient is that of k2. All `[N, Tc]`.
 ///
 /// # Source
-/// DeepSeekMath (arXiv 2402.03300) eq. 4 for k3; the gradients: arXiv 2506.09477, arXiv 2512.02556.
-pub fn kl_term(kl: KlPenalty, new: &Scores, log_probs: &Tensor<2>, x: &LogRatio, batch: &Batch, bound: Option<f64>) -> Result<KlTerm> {
-    if kl.estimator == KlEstimator::Exact {
-        let value = new.kl.clone().ok_or_else(|| Error::invalid("scores", "hold no exact KL: score with ScoreRequest::with_kl_to"))?;
-        Error::check_shape("exact KL", &value.dims(), &batch.shape())?;
-        return Ok(KlTerm { bounded: value.zeros_like().inner(), value });
-    }
-    let Some(Reference::LogProbs(reference)) = batch.reference() else {
-        return Err(Error::invalid(
-            "reference log-probs",
-            format!("missing, though the KL coefficient is {}: call Batch::score_reference", kl.coefficient),
-        ));
-    };
-    let reference = reference.tensor().cast(log_probs.dtype()).mask_fill(batch.mask().bool_not(), 0.0); // [N, Tc]
-    let d = super::log_ratio(reference - log_probs.clone(), bound); // [N, Tc]
-    let value = estimate(kl.estimator, &d);
-    let value = match kl.gradient {
-        KlGradient::Plain => value,
-        KlGradient::RatioWeighted => value * x.ratio.clone(),
-    };
-    Ok(KlTerm { value, bounded: d.bounded })
-}
-
-fn estimate(estimator: KlEstimator, d: &LogRatio) -> Tensor<2> {
-    match estimator {
+/// k1, k2, k3: Schulman's note on approximating KL; DeepSeekMath (arXiv 2402.03300) eq. 4; gradients: arXiv 2506.09477, arXiv 2512.02556.
+pub fn kl_estimate(penalty: &KlPenalty, log_probs: Tensor<2>, reference: Tensor<2>, ratio: &Tensor<2>, bound: Option<f64>) -> KlTerm {
+    let d = log_ratio(reference - log_probs, bound); // [N, Tc]
+    let estimate = |estimator| match estimator {
         KlEstimator::K1 => d.log.clone().neg(),
         KlEstimator::K2 => d.log.clone().square() / 2.0,
         KlEstimator::K3 | KlEstimator::Exact => d.ratio.clone() - d.log.clone() - 1.0,
+        KlEstimator::Abs => d.log.clone() * d.log.clone().inner().sign(),
+    };
+    let value = estimate(penalty.estimator);
+    let value = match penalty.value_bound {
+        Some(bound) => value.clamp(-bound, bound),
+        None => value,
+    };
+    let value = match penalty.gradient {
+        KlGradient::Plain => value,
+        KlGradient::RatioWeighted => value * ratio.clone(),
+        KlGradient::StraightThrough => {
+            let path = d.raw.clone().square() / 2.0; // [N, Tc]
+            value.inner() + path.clone() - path.inner()
+        }
+    };
+    KlTerm { value, bounded: d.bounded }
+}
+
+/// The KL term of a micro-batch in the loss. The ratio that weighs it is the token's own, not capped.
+///
+/// # Errors
+/// No reference in the batch; a reference or scores in the wrong form for the estimator.
+pub fn kl_term(penalty: &KlPenalty, new: &Scores, terms: &Terms, batch: &Batch, bound: Option<f64>) -> Result<KlTerm> {
+    if penalty.estimator == KlEstimator::Exact {
+        let value = new.kl.clone().ok_or_else(|| Error::invalid("scores", "hold no exact KL: score with ScoreRequest::with_kl_to"))?;
+        Error::check_shape("exact KL", &value.dims(), &batch.shape())?;
+        return Ok(KlTerm { bounded: value.zeros_like().inner(), value: value.mask_fill(terms.ignored.clone(), 0.0) });
     }
+    let Some(Reference::LogProbs(reference)) = batch.reference() else {
+        let problem = format!("missing, though the KL coefficient is {}: call Batch::score_reference", penalty.coefficient);
+        return Err(Error::invalid("reference log-probs", problem));
+    };
+    let reference = reference.tensor().cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
+    Ok(kl_estimate(penalty, terms.log_probs.clone(), reference, &terms.token.ratio, bound))
 }

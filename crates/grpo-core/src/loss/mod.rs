@@ -1,33 +1,40 @@
 //! The loss: one masked, normalised path for every variant.
 //!
 //! ```text
-//! x_{i,t} = log π_θ − log π_old                      ratio.rs      masked and bounded before exp
-//! ℓ_{i,t} = policy term(x, Â)                        objective.rs
-//!         + β · KL term                              kl.rs
-//! loss    = Σ_{i,t} w_{i,t} · ℓ_{i,t}                reduce.rs     w is 0 where a token does not take part
+//! x_{i,t} = log π_θ − log π_old                      ratio.rs        masked and bounded before exp, taken to its level
+//! ℓ_{i,t} = policy term(x, Â)                        objective/      one function an objective
+//!         × factor                                   correction.rs   sampler weight, rejection, off-policy and top-entropy masks
+//!         + β · KL + κ · x²                          kl.rs           neither weighted nor masked by the factor
+//! loss    = Σ_{i,t} w_{i,t} · ℓ_{i,t}                reduce.rs       w is 0 where a token does not take part
+//!         − c · mean entropy + μ · mean −log π       here            over the step's tokens, over its chosen tokens
 //! ```
 //!
-//! Every reduction is a choice of weights w, made on the host from counts of the whole optimiser step: so cutting a step into
-//! micro-batches, or ranks, changes neither the loss nor the gradient.
+//! Every reduction is a choice of weights w, made on the host from counts of the whole optimiser step ([`StepStats`]): so cutting a
+//! step into micro-batches, or ranks, changes neither the loss nor the gradient.
 
+mod correction;
 mod kl;
-mod objective;
+pub mod objective;
 mod ratio;
 mod reduce;
+mod stats;
+mod terms;
 
 use burn::Tensor;
-use burn::tensor::TensorData;
 
-use crate::batch::{Batch, host_f64};
-use crate::config::{GrpoConfig, Objective};
+use crate::batch::Batch;
+use crate::config::{Addition, GrpoConfig};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Normaliser};
 use crate::policy::Scores;
 
-pub use kl::{KlTerm, kl_term};
-pub use objective::{PolicyTerm, clipped};
-pub use ratio::{LogRatio, log_ratio};
-pub use reduce::{StepStats, weights};
+pub use correction::{Correction, correction};
+pub use kl::{KlTerm, kl_estimate, kl_term};
+pub use objective::{PolicyTerm, policy_term};
+pub use ratio::{LogRatio, at_level, log_ratio};
+pub use reduce::weights;
+pub use stats::{CovarianceStats, StepStats};
+pub use terms::Terms;
 
 /// The loss of one micro-batch, and what it saw.
 #[derive(Debug, Clone)]
@@ -51,6 +58,7 @@ impl LossOutput {
         for ((name, _), value) in self.sums.iter().zip(values) {
             match *name {
                 "loss" => metrics.sum("loss", value, Normaliser::Step),
+                name if name.ends_with("/max") => metrics.extreme(name, value, Normaliser::Max),
                 name => metrics.mean(name, value, self.tokens as f64, Normaliser::Token),
             }
         }
@@ -65,55 +73,91 @@ impl LossOutput {
 ///
 /// # Errors
 /// A configuration out of range; shapes that do not fit; no old log-probabilities where the rollout is stale or serves
-/// several updates; β > 0 and no reference; exact KL and no exact KL in the scores.
+/// several updates; a rollout staler than allowed; β > 0 and no reference; scores that lack what was to be asked for.
 ///
 /// # Source
-/// DeepSeekMath (arXiv 2402.03300) eq. 3.
+/// DeepSeekMath (arXiv 2402.03300) eq. 3; the order of factors and terms is that of TRL and verl.
 pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoConfig) -> Result<LossOutput> {
     config.validate()?;
-    let [n, width] = batch.shape();
-    Error::check_shape("new log-probs", &new.log_probs.dims(), &[n, width])?;
-    if batch.old().is_none() && (batch.is_stale() || config.updates_per_rollout > 1) {
-        let why = if batch.is_stale() { "the rollout is older than the policy" } else { "updates_per_rollout is above 1" };
-        return Err(Error::invalid("old log-probs", format!("missing, though {why}: call Batch::score_old before the first update")));
-    }
-    let dtype = new.log_probs.dtype();
-    let device = new.log_probs.device().inner();
-    let ignored = batch.mask().bool_not(); // [N, Tc]
-    let log_probs = new.log_probs.clone().mask_fill(ignored.clone(), 0.0); // [N, Tc]
-    let old = match batch.old() {
-        Some(old) => old.tensor().cast(dtype).mask_fill(ignored.clone(), 0.0), // [N, Tc]
-        None => log_probs.clone().inner(),                                     // [N, Tc]
-    };
-    let advantages = batch.advantages().cast(dtype); // [N, Tc]
+    batch.check_fresh(config)?;
+    let terms = Terms::new(new, batch, config)?;
+    let mut sums = Sums { terms: &terms, sums: Vec::new() };
 
-    let x = log_ratio(log_probs.clone() - old, config.log_ratio_bound); // [N, Tc]
-    let term = match config.objective {
-        Objective::Clipped(clip) => clipped(&x.ratio, &advantages, clip), // [N, Tc]
-    };
-    let mut per_token = term.loss; // [N, Tc]
-    let weight = Tensor::<1>::from_data(TensorData::new(vec![1.0f64], [1]), (&device, dtype)); // [1]
-    let counted = |t: Tensor<2>| (t.inner().mask_fill(ignored.clone(), 0.0)).sum() * weight.clone(); // [1]
-    let mut sums = vec![
-        ("clip_ratio/low_mean", counted(term.clipped_low)),
-        ("clip_ratio/high_mean", counted(term.clipped_high)),
-        ("importance_ratio/mean", counted(x.ratio.clone())),
-        ("importance_ratio/bounded", counted(x.bounded.clone())),
-    ];
-    if let Some(kl) = config.active_kl() {
-        let term = kl_term(kl, new, &log_probs, &x, batch, config.log_ratio_bound)?;
-        let value = term.value.mask_fill(ignored.clone(), 0.0); // [N, Tc]
-        sums.push(("kl", counted(value.clone())));
-        sums.push(("kl/bounded", counted(term.bounded)));
-        per_token = per_token + value * kl.coefficient; // [N, Tc]
+    let policy = policy_term(&config.objective, &terms, batch, step)?;
+    sums.extend(policy.events);
+    sums.push("importance_ratio/mean", terms.token.raw.clone().inner().clamp(-60.0, 60.0).exp());
+    sums.push("importance_ratio/bounded", terms.level.bounded.clone());
+    sums.maximum("importance_ratio/max", terms.token.raw.clone().inner().clamp(-60.0, 60.0).exp());
+    let mut per_token = policy.loss; // [N, Tc]
+
+    if config.entropy.top_fraction.is_some_and(|fraction| fraction < 1.0) {
+        let kept = terms.indicator(entropies(new)?.inner().greater_equal_elem(step.entropy_threshold()?)); // [N, Tc]
+        sums.push("entropy/kept_ratio", kept.clone());
+        per_token = per_token * kept;
     }
-    if let Some(entropies) = &new.entropies {
-        Error::check_shape("entropies", &entropies.dims(), &[n, width])?;
-        sums.push(("entropy", counted(entropies.clone())));
+    if let Some(correction) = correction(&config.off_policy, &terms, batch, step)? {
+        sums.extend(correction.events);
+        per_token = per_token * correction.factor;
+    }
+    if let Some(penalty) = config.kl_in_loss() {
+        let kl = kl_term(&penalty, new, &terms, batch, config.log_ratio_bound)?;
+        sums.push("kl", kl.value.clone());
+        sums.push("kl/bounded", kl.bounded);
+        per_token = per_token + kl.value * penalty.coefficient; // [N, Tc]
+    }
+    for addition in &config.additions {
+        if let Addition::SquaredDrift { coefficient } = addition {
+            per_token = per_token + terms.token.raw.clone().square() * *coefficient; // [N, Tc]
+        }
     }
 
-    let weights = host_f64(&weights(config.reduction, batch, step), [n, width], &device).cast(dtype); // [N, Tc]
-    let loss = (per_token * weights).sum(); // [1]
+    let weights = terms.constant(&weights(config, batch, step), batch.shape()); // [N, Tc]
+    let mut loss = (per_token.mask_fill(terms.ignored.clone(), 0.0) * weights).sum(); // [1]
+    if new.entropies.is_some() || config.entropy.bonus != 0.0 {
+        let entropies = entropies(new)?.mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
+        sums.push("entropy", entropies.clone());
+        if config.entropy.bonus != 0.0 && step.tokens > 0 {
+            loss = loss - entropies.sum() * (config.entropy.bonus / step.tokens as f64);
+        }
+    }
+    for addition in &config.additions {
+        if let (Addition::CrossEntropy { coefficient }, Some(chosen)) = (addition, batch.chosen())
+            && step.chosen > 0
+        {
+            let picked = new.log_probs.clone().mask_fill(chosen.bool_not(), 0.0); // [N, Tc]
+            loss = loss - picked.sum() * (coefficient / step.chosen as f64);
+        }
+    }
+    let mut sums = sums.sums;
     sums.push(("loss", loss.clone().inner()));
     Ok(LossOutput { loss, sums, tokens: batch.token_counts().iter().sum() })
+}
+
+fn entropies(scores: &Scores) -> Result<Tensor<2>> {
+    let entropies =
+        scores.entropies.clone().ok_or_else(|| Error::invalid("scores", "hold no entropies: score with ScoreRequest::with_entropies"))?;
+    Error::check_shape("entropies", &entropies.dims(), &scores.log_probs.dims())?;
+    Ok(entropies)
+}
+
+/// Sums over the tokens of the loss, kept on the device.
+struct Sums<'a> {
+    terms: &'a Terms,
+    sums: Vec<(&'static str, Tensor<1>)>,
+}
+
+impl Sums<'_> {
+    fn push(&mut self, name: &'static str, values: Tensor<2>) {
+        self.sums.push((name, values.inner().mask_fill(self.terms.ignored.clone(), 0.0).sum())); // [1]
+    }
+
+    fn maximum(&mut self, name: &'static str, values: Tensor<2>) {
+        self.sums.push((name, values.inner().mask_fill(self.terms.ignored.clone(), 0.0).max())); // [1]
+    }
+
+    fn extend(&mut self, events: Vec<(&'static str, Tensor<2>)>) {
+        for (name, values) in events {
+            self.push(name, values);
+        }
+    }
 }

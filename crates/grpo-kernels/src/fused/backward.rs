@@ -53,8 +53,7 @@ pub fn backward<B: ChunkKernel>(
             &columns_of(saved, range.clone()),
             upstream_of::<B>(&upstream, range, plan),
         ); // [c, V]
-        let gradient =
-            if logits_dtype == head.hidden.dtype() { gradient } else { B::float_cast(gradient, dtype) };
+        let gradient = if logits_dtype == head.hidden.dtype() { gradient } else { B::float_cast(gradient, dtype) };
         if tracked.hidden {
             let part = B::float_matmul(gradient.clone(), head.weight.clone()); // [c, H]
             hidden.push(if plan.scale == 1.0 { part } else { B::float_mul_scalar(part, plan.scale.into()) });

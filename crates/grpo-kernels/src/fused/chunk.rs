@@ -79,12 +79,7 @@ fn shift<B: Backend>(logits: FloatTensor<B>) -> (FloatTensor<B>, FloatTensor<B>)
     (B::float_sub(logits, max.clone()), max)
 }
 
-pub fn columns<B: Backend>(
-    logits: FloatTensor<B>,
-    reference: Option<FloatTensor<B>>,
-    targets: IntTensor<B>,
-    entropy: Want,
-) -> Columns<B> {
+pub fn columns<B: Backend>(logits: FloatTensor<B>, reference: Option<FloatTensor<B>>, targets: IntTensor<B>, entropy: Want) -> Columns<B> {
     let (shifted, max) = shift::<B>(logits); // [c, V], [c, 1]
     let target = B::float_gather(1, shifted.clone(), targets); // [c, 1]
     // The shifted logits are kept only where something needs them again: else the exponential overwrites them.
@@ -113,12 +108,7 @@ pub fn columns<B: Backend>(
         }
         _ => None,
     };
-    Columns {
-        log_prob: B::float_sub(target, log_sum.clone()),
-        log_sum: B::float_add(log_sum, max),
-        entropy,
-        kl,
-    }
+    Columns { log_prob: B::float_sub(target, log_sum.clone()), log_sum: B::float_add(log_sum, max), entropy, kl }
 }
 
 /// With p = exp(log p), one-hot target 1[y], and upstream gradients g_l, g_H, g_K:

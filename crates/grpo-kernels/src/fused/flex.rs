@@ -29,9 +29,7 @@ impl ChunkKernel for Flex {
             log_prob: column(|row| row.log_prob),
             log_sum: column(|row| row.log_sum),
             entropy: (entropy == Want::Yes).then(|| column(|row| row.entropy)),
-            kl: reference
-                .is_some()
-                .then(|| KlColumns { kl: column(|row| row.kl), reference_log_sum: column(|row| row.reference_log_sum) }),
+            kl: reference.is_some().then(|| KlColumns { kl: column(|row| row.kl), reference_log_sum: column(|row| row.reference_log_sum) }),
         }
     }
 
@@ -103,21 +101,16 @@ fn forward_rows(logits: &[f32], reference: Option<&[f32]>, targets: &[usize], vo
     let rows = logits.par_chunks_exact(vocab).zip(targets);
     match reference {
         None => rows.map(|(z, &target)| forward_row(z, None, target, entropy)).collect(),
-        Some(reference) => rows
-            .zip(reference.par_chunks_exact(vocab))
-            .map(|((z, &target), r)| forward_row(z, Some(r), target, entropy))
-            .collect(),
+        Some(reference) => {
+            rows.zip(reference.par_chunks_exact(vocab)).map(|((z, &target), r)| forward_row(z, Some(r), target, entropy)).collect()
+        }
     }
 }
 
 /// All sums are over logits minus the row's largest, so no exponential exceeds 1 and the largest is 1.
 fn forward_row(z: &[f32], reference: Option<&[f32]>, target: usize, entropy: Want) -> Row {
     let (max, log_sum) = max_and_log_sum(z);
-    let mut row = Row {
-        log_prob: z[target] - max - log_sum as f32,
-        log_sum: (f64::from(max) + log_sum) as f32,
-        ..Row::default()
-    };
+    let mut row = Row { log_prob: z[target] - max - log_sum as f32, log_sum: (f64::from(max) + log_sum) as f32, ..Row::default() };
     if entropy == Want::Yes {
         // exp is 0 where it underflows, and the logit is finite there, so 0·log 0 is 0.
         let weighted = sum_terms(z, z, |z, _| exp(z - max) * (z - max));

@@ -45,12 +45,7 @@ pub fn target_column<B: Backend>(targets: &IntTensor<B>, range: std::ops::Range<
     B::int_reshape(B::int_slice(targets.clone(), &row_slice(range)), Shape::new([rows, 1]))
 }
 
-pub fn forward<B: ChunkKernel>(
-    head: &Head<B>,
-    reference: Option<&Head<B>>,
-    targets: &IntTensor<B>,
-    plan: Plan,
-) -> Columns<B> {
+pub fn forward<B: ChunkKernel>(head: &Head<B>, reference: Option<&Head<B>>, targets: &IntTensor<B>, plan: Plan) -> Columns<B> {
     let entropy = if plan.entropy == Ask::No { Want::No } else { Want::Yes };
     let chunks = plan
         .chunks(head.hidden.shape()[0])
@@ -99,9 +94,6 @@ pub fn columns_of<B: Backend>(columns: &Columns<B>, range: std::ops::Range<usize
         log_prob: cut(&columns.log_prob),
         log_sum: cut(&columns.log_sum),
         entropy: columns.entropy.as_ref().map(cut),
-        kl: columns
-            .kl
-            .as_ref()
-            .map(|kl| KlColumns { kl: cut(&kl.kl), reference_log_sum: cut(&kl.reference_log_sum) }),
+        kl: columns.kl.as_ref().map(|kl| KlColumns { kl: cut(&kl.kl), reference_log_sum: cut(&kl.reference_log_sum) }),
     }
 }

@@ -30,9 +30,7 @@ pub(crate) fn compute(rows: LinearRows, targets: Tensor<1, Int>, reference: Opti
     let r = rows.hidden.dims()[0];
     let reference = match reference {
         // Detached, so that no graph is kept alive for the reference.
-        Some(rows) => {
-            Reference::Present { hidden: rows.hidden.detach().into_dispatch(), weight: rows.weight.detach().into_dispatch() }
-        }
+        Some(rows) => Reference::Present { hidden: rows.hidden.detach().into_dispatch(), weight: rows.weight.detach().into_dispatch() },
         None => Reference::Absent,
     };
     let columns = Tensor::<2>::from_dispatch(<Dispatch as RowStatsBackend>::linear_row_stats(

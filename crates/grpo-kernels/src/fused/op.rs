@@ -1,13 +1,14 @@
 //! The operation as burn sees it: one output `[R, k]`, two parents, and a state of a few numbers a row.
 
 use burn::backend::{
-    Autodiff, Backend, ExtensionType, backend_extension,
+    Autodiff, Backend, ExtensionType,
     autodiff::{
         NodeId,
         checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
         grads::Gradients,
         ops::{Backward, Ops, OpsKind},
     },
+    backend_extension,
     tensor::{FloatTensor, IntTensor},
 };
 
@@ -72,13 +73,10 @@ impl<B: ChunkKernel> Backward<B, 2> for LinearRowStats {
         let [hidden_node, weight_node] = ops.parents;
         let upstream = grads.consume::<B>(&ops.node); // [R, k]
         let saved = ops.state;
-        let head = Head {
-            hidden: checkpointer.retrieve_node_output(saved.hidden),
-            weight: checkpointer.retrieve_node_output(saved.weight),
-        };
+        let head =
+            Head { hidden: checkpointer.retrieve_node_output(saved.hidden), weight: checkpointer.retrieve_node_output(saved.weight) };
         let tracked = Tracked { hidden: hidden_node.is_some(), weight: weight_node.is_some() };
-        let found =
-            backward(&head, saved.reference.as_ref(), &saved.targets, &saved.columns, upstream, tracked, saved.plan);
+        let found = backward(&head, saved.reference.as_ref(), &saved.targets, &saved.columns, upstream, tracked, saved.plan);
         for (node, gradient) in [(hidden_node, found.hidden), (weight_node, found.weight)] {
             if let (Some(node), Some(gradient)) = (node, gradient) {
                 grads.register::<B>(node.id, gradient);
@@ -96,9 +94,8 @@ impl<B: ChunkKernel, C: CheckpointStrategy> RowStatsBackend for Autodiff<B, C> {
         plan: Plan,
     ) -> FloatTensor<Self> {
         // The reference leaves the graph here: it is a constant.
-        let reference = reference
-            .head()
-            .map(|head| Head::<B> { hidden: head.hidden.into_primitive(), weight: head.weight.into_primitive() });
+        let reference =
+            reference.head().map(|head| Head::<B> { hidden: head.hidden.into_primitive(), weight: head.weight.into_primitive() });
         let prepared = LinearRowStats.prepare::<C>([hidden.node(), weight.node()]).compute_bound().stateful();
         match prepared {
             OpsKind::Tracked(mut prepared) => {

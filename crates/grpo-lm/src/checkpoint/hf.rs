@@ -297,3 +297,6 @@ fn chat_template(folder: &Path, config: &Map<String, Value>) -> Result<Option<Ch
     }
     Ok(Some(template))
 }
+
+#[cfg(test)]
+mod tests;

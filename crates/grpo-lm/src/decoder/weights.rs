@@ -73,7 +73,7 @@ impl Decoder {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let query = config.num_attention_heads * config.head_dim;
         let key = config.num_key_value_heads * config.head_dim;
-        let mut matrix = |name: &str, out: usize, from: usize, source: &mut Source<'_>| -> Result<Tensor<2>> {
+        let matrix = |name: &str, out: usize, from: usize, source: &mut Source<'_>| -> Result<Tensor<2>> {
             Ok(upload(source(name, &[out, from])?, [out, from], device))
         };
         let vector = |name: &str, length: usize, source: &mut Source<'_>| -> Result<Tensor<1>> {

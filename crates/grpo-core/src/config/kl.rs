@@ -1,0 +1,127 @@
+//! The settings of the KL leash and of entropy.
+
+use serde::{Deserialize, Serialize};
+
+use super::objective::{above_0, at_least_0, share};
+use crate::error::{Error, Result};
+
+/// Which function of d = log π_ref − log π estimates the KL to the reference at a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KlEstimator {
+    /// −d. Unbiased in value; its plain gradient has expectation 0, so as a plain loss it is refused.
+    K1,
+    /// d² / 2. Biased in value; its plain gradient is that of the reverse KL(π ‖ π_ref), on-policy.
+    K2,
+    /// e^d − d − 1 ≥ 0. Unbiased in value, on-policy; its plain gradient is that of the *forward* KL(π_ref ‖ π).
+    K3,
+    /// |d|. A bound on the drift, no estimate of the KL.
+    Abs,
+    /// Σ_v π_v (log π_v − log π_ref,v): the KL itself, over the whole vocabulary, with its own gradient.
+    Exact,
+}
+
+/// How the KL term is differentiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KlGradient {
+    /// The estimator as it is written.
+    Plain,
+    /// The estimator × ρ, ρ differentiated, too: the gradient of the reverse KL without bias, also off-policy (DeepSeek-V3.2, arXiv 2512.02556).
+    #[default]
+    RatioWeighted,
+    /// The value of the estimator, the gradient of k2 (straight-through; verl's `+` forms).
+    StraightThrough,
+}
+
+/// Where the KL acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum KlPlace {
+    /// β × KL is added to each token's loss.
+    #[default]
+    Loss,
+    /// −β × KL is added to each token's reward, before advantages . The loss has no KL term.
+    Reward,
+    /// β × (mean KL − KL) is added to each token's advantage . The loss has no KL term.
+    Advantage,
+}
+
+/// β · KL(π ‖ π_ref).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KlPenalty {
+    /// β ≥ 0. 0 means that no reference is asked for anything.
+    pub coefficient: f64,
+    /// The estimator.
+    pub estimator: KlEstimator,
+    /// Its gradient.
+    #[serde(default)]
+    pub gradient: KlGradient,
+    /// Where it acts.
+    #[serde(default)]
+    pub place: KlPlace,
+    /// The value is bounded to ± this after it was taken, and has no gradient beyond (verl: 10). `None`: unbounded.
+    #[serde(default)]
+    pub value_bound: Option<f64>,
+}
+
+impl KlPenalty {
+    /// k3, weighted by the ratio, in the loss.
+    pub fn new(coefficient: f64) -> Self {
+        Self { coefficient, estimator: KlEstimator::K3, gradient: KlGradient::RatioWeighted, place: KlPlace::Loss, value_bound: None }
+    }
+
+    /// k3 as it is written, in the loss: the formula of DeepSeekMath. Its gradient is that of the forward KL.
+    pub fn plain_k3(coefficient: f64) -> Self {
+        Self { gradient: KlGradient::Plain, ..Self::new(coefficient) }
+    }
+
+    /// The exact KL over the vocabulary, in the loss.
+    pub fn exact(coefficient: f64) -> Self {
+        Self { estimator: KlEstimator::Exact, gradient: KlGradient::Plain, ..Self::new(coefficient) }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
+        at_least_0("KL coefficient", self.coefficient)?;
+        if let Some(bound) = self.value_bound {
+            above_0("KL value_bound", bound)?;
+        }
+        match (self.estimator, self.gradient, self.place) {
+            (KlEstimator::K1, KlGradient::Plain, KlPlace::Loss) => Err(Error::config(
+                "KL estimator",
+                "k1 with gradient plain",
+                "k1 with gradient ratio_weighted: the plain one has expectation 0 and pulls nowhere",
+            )),
+            (KlEstimator::Exact, KlGradient::RatioWeighted | KlGradient::StraightThrough, _) => {
+                Err(Error::config("KL gradient", "not plain, with estimator exact", "plain: the exact KL needs no correction"))
+            }
+            (KlEstimator::Exact, _, KlPlace::Reward | KlPlace::Advantage) => {
+                Err(Error::config("KL place", "reward or advantage, with estimator exact", "loss"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What entropy does in the loss.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EntropySettings {
+    /// c: the loss gets − c × mean entropy of the step's tokens. 0: no bonus. An adaptive one is set anew before each step.
+    pub bonus: f64,
+    /// Only this share of the step's tokens, those of highest entropy, keeps its policy term (arXiv 2506.01939: 0.2). `None`: all.
+    pub top_fraction: Option<f64>,
+}
+
+impl EntropySettings {
+    pub(super) fn validate(&self) -> Result<()> {
+        if !self.bonus.is_finite() {
+            return Err(Error::config("entropy bonus", self.bonus, "finite"));
+        }
+        self.top_fraction.map_or(Ok(()), |fraction| share("entropy top_fraction", fraction))
+    }
+}

@@ -1,0 +1,93 @@
+//! Weights and masks for samplers that differ from the policy, and for policies that moved on. All are constants that multiply the policy term.
+
+use burn::Tensor;
+use burn::tensor::Bool;
+
+use super::stats::StepStats;
+use super::terms::Terms;
+use crate::batch::Batch;
+use crate::config::{Divergence, OffPolicy, OutOfBounds, Rejection, RejectionLevel, SamplerWeight, WeightLevel, WeightNormalisation};
+use crate::error::Result;
+
+/// What multiplies the policy term, and what it saw: `[N, Tc]` each.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Correction {
+    /// The factor of each token.
+    pub factor: Tensor<2>,
+    /// Quantities for metrics, by name.
+    pub events: Vec<(&'static str, Tensor<2>)>,
+}
+
+/// The factor of each token: sampler weight × rejection × off-policy sequence mask. `None` where nothing is asked for.
+///
+/// # Errors
+/// Sampler log-probabilities that are missing or of a kind that is not accepted; weights normalised by a step that was not observed.
+pub fn correction(settings: &OffPolicy, terms: &Terms, batch: &Batch, step: &StepStats) -> Result<Option<Correction>> {
+    let mut events = Vec::new();
+    let mut factor: Option<Tensor<2>> = None;
+    let multiply = |factor: &mut Option<Tensor<2>>, by: Tensor<2>| *factor = Some(factor.take().map_or(by.clone(), |f| f * by));
+    if settings.weight.is_some() || settings.rejection.is_some() {
+        let sampler = batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
+        let x = terms.old.clone() - sampler; // [N, Tc]
+        events.push(("sampling/sampling_logp_difference/mean", x.clone().abs()));
+        if let Some(weight) = &settings.weight {
+            let (raw, mut bounded) = sampler_weight(weight, terms, x.clone()); // [N, Tc]
+            events.push(("sampling/importance_sampling_ratio/mean", raw));
+            if weight.normalise == WeightNormalisation::StepMean {
+                bounded = bounded / step.mean_weight()?;
+            }
+            events.push(("sampling/importance_sampling_ratio/bounded_mean", bounded.clone()));
+            multiply(&mut factor, bounded);
+        }
+        if let Some(rule) = &settings.rejection {
+            let out = rejected(rule, terms, x); // [N, Tc]
+            events.push(("sampling/rejected_ratio", terms.indicator(out.clone())));
+            multiply(&mut factor, terms.indicator(out.bool_not()));
+        }
+    }
+    if let Some(limit) = settings.sequence_mask {
+        let drift = terms.spread(terms.row_mean(terms.token.raw.clone().inner().neg())); // [N, Tc]
+        let out = drift.greater_elem(limit).bool_and(terms.advantages.clone().lower_elem(0.0)); // [N, Tc]
+        events.push(("off_policy_mask_ratio", terms.indicator(out.clone())));
+        multiply(&mut factor, terms.indicator(out.bool_not()));
+    }
+    Ok(factor.map(|factor| Correction { factor, events }))
+}
+
+/// w = e^x before and after its bounds; x = log π_old − log π_sampler, 0 at masked places, bounded to ± 20 before `exp`.
+pub(super) fn sampler_weight(weight: &SamplerWeight, terms: &Terms, x: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
+    let x = match weight.level {
+        WeightLevel::Token => x,
+        WeightLevel::SequenceProduct => terms.spread(x.sum_dim(1)),
+        WeightLevel::SequenceGeometric => terms.spread(terms.row_mean(x)),
+    };
+    let raw = x.clamp(-20.0, 20.0).exp(); // [N, Tc]
+    let bounded = match weight.outside {
+        OutOfBounds::Truncate => raw.clone().clamp(weight.low, weight.high),
+        OutOfBounds::Mask => {
+            let out = raw.clone().lower_elem(weight.low).bool_or(raw.clone().greater_elem(weight.high)); // [N, Tc]
+            raw.clone().mask_fill(out, 0.0)
+        }
+    };
+    (raw, bounded)
+}
+
+fn rejected(rule: &Rejection, terms: &Terms, x: Tensor<2>) -> Tensor<2, Bool> {
+    let divergence = match rule.divergence {
+        Divergence::K1 => x.neg(),
+        Divergence::K2 => x.square() / 2.0,
+        Divergence::K3 => x.clone().clamp(-20.0, 20.0).exp() - x - 1.0,
+    }; // [N, Tc]
+    let divergence = match rule.over {
+        RejectionLevel::Token => divergence,
+        RejectionLevel::SequenceMean => terms.spread(terms.row_mean(divergence)),
+        RejectionLevel::SequenceSum => terms.spread(divergence.mask_fill(terms.ignored.clone(), 0.0).sum_dim(1)),
+        RejectionLevel::SequenceMax => {
+            let lowest = f64::from(f32::MIN); // a masked token is no maximum
+            terms.spread(divergence.mask_fill(terms.ignored.clone(), lowest).max_dim(1))
+        }
+    };
+    let high = divergence.clone().greater_elem(rule.high);
+    rule.low.map_or(high.clone(), |low| high.bool_or(divergence.lower_elem(low)))
+}

@@ -1,0 +1,47 @@
+//! Terms that are one a completion; they stand at each of its tokens.
+
+use burn::Tensor;
+
+use super::PolicyTerm;
+use super::weighted::weighted;
+use crate::config::VespoShape;
+use crate::loss::terms::Terms;
+
+/// ℓ = −Ā exp(Σ_t q_t / (L + ε)), q = sgn(Ā) min(sgn(Ā) x, sgn(Ā) clip(x, −low, high)), Ā the mean advantage of the completion.
+///
+/// # Source
+/// GMPO (arXiv 2507.20673); verl's `geo_mean`.
+pub fn gmpo(terms: &Terms, low: f64, high: f64, length_epsilon: f64) -> PolicyTerm {
+    let x = terms.token.raw.clone(); // [N, Tc]
+    let inside = x.clone().clamp(-low, high); // [N, Tc]
+    let lengths = terms.mask.clone().sum_dim(1); // [N, 1]
+    // A row without tokens has no mean; its sum is 0 whatever it is divided by.
+    let divisor = (lengths.clone() + length_epsilon).mask_fill(lengths.equal_elem(0.0), 1.0); // [N, 1]
+    let mean = terms.advantages.clone().sum_dim(1) / divisor.clone(); // [N, 1]
+    let up = terms.spread(mean.clone()).greater_elem(0.0); // [N, Tc]
+    let down = terms.spread(mean.clone()).lower_elem(0.0); // [N, Tc]
+    let q = x.clone().mask_where(up.clone(), x.clone().min_pair(inside.clone())).mask_where(down.clone(), x.clone().max_pair(inside)); // [N, Tc]
+    let ratio = (q.clone().sum_dim(1) / divisor).exp(); // [N, 1]
+    let cut = q.inner().not_equal(x.inner());
+    PolicyTerm::new(terms.spread((mean * ratio).neg()))
+        .with(terms, "clip_ratio/low_mean", cut.clone().bool_and(down))
+        .with(terms, "clip_ratio/high_mean", cut.clone().bool_and(up))
+        .with(terms, "clip_ratio/region_mean", cut)
+}
+
+/// ℓ = −sg(φ) Â log π, φ = exp(λ + k w − λ e^w), w = Σ_t x_t (each within ± 20, the sum within [ln 1e-8, 20]). φ(0) = 1.
+///
+/// # Source
+/// VESPO (arXiv 2602.10693); bounds as in TRL.
+pub fn vespo(terms: &Terms, positive: VespoShape, negative: VespoShape) -> PolicyTerm {
+    let x = terms.token.raw.clone().inner().clamp(-20.0, 20.0); // [N, Tc]
+    let w = terms.spread(x.sum_dim(1).clamp(1e-8f64.ln(), 20.0)); // [N, Tc]
+    let up = terms.indicator(terms.advantages.clone().greater_equal_elem(0.0)); // [N, Tc]
+    let choose = |p: f64, n: f64| -> Tensor<2> { up.clone() * (p - n) + n }; // [N, Tc]
+    let (k, lambda) = (choose(positive.k, negative.k), choose(positive.lambda, negative.lambda));
+    // λ + k w − λ e^w ≤ k ln(k/λ) − k + λ: the exponent is bounded above, and e^w by e^20.
+    let phi = (lambda.clone() + k * w.clone() - lambda * w.exp()).exp(); // [N, Tc]
+    let mut term = PolicyTerm::new(weighted(terms, phi.clone()));
+    term.events.push(("vespo/phi_mean", phi));
+    term
+}
