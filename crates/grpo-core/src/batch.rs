@@ -357,6 +357,22 @@ impl Batch {
         Ok(())
     }
 
+    /// Adds to each token's advantage, `[N · Tc]` row after row; places that do not take part stay 0.
+    ///
+    /// # Errors
+    /// Another number of values, a value that is not finite.
+    pub fn add_to_advantages(&mut self, shift: &[f64]) -> Result<()> {
+        let [n, width] = self.shape();
+        Error::check_shape("advantage shifts", &[shift.len()], &[n * width])?;
+        let at_tokens = || shift.iter().enumerate().filter(|&(place, _)| self.mask_host[place]);
+        if let Some((_, bad)) = at_tokens().find(|(_, by)| !by.is_finite()) {
+            return Err(Error::invalid("advantage shift", format!("{bad}, must be finite")));
+        }
+        at_tokens().for_each(|(place, by)| self.advantages_host[place] += by);
+        self.advantages = host_f64(&self.advantages_host, [n, width], &self.mask.device()); // [N, Tc]
+        Ok(())
+    }
+
     /// Chooses the tokens of [`Addition::CrossEntropy`](crate::Addition::CrossEntropy): one entry a token, completion after completion, unpadded.
     /// They need not be tokens of the loss: an environment's answers may be learnt, too.
     ///

@@ -67,7 +67,7 @@ pub fn score_from_logits<M: CausalLogits + ?Sized>(model: &M, batch: &TokenBatch
 
 /// log softmax(z / T) over the last dimension, from max, exp, sum and log alone, so that every backend and autodiff compute the same.
 pub fn log_softmax_at<const D: usize>(logits: Tensor<D>, temperature: f64) -> Tensor<D> {
-    let z = if temperature == 1.0 { logits } else { logits / temperature };
+    let z = if temperature == 1.0 { logits } else { logits * temperature.recip() }; // burn differentiates a division by a scalar in f32
     let z = z.clone() - z.detach().max_dim(D - 1);
     z.clone() - z.exp().sum_dim(D - 1).log()
 }

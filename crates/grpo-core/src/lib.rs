@@ -31,7 +31,11 @@ mod step;
 #[cfg(feature = "tensor")]
 pub mod testing;
 
-pub use advantage::{Advantages, Ddof, Estimator, Scale, Singleton, Spread, Standardise};
+pub use advantage::{
+    AdvantageInput, Advantages, AfterSum, Ddof, Estimator, Gae, Gpg, GpgShare, Lambda, LeaveOneOut, MaxRl, Need, NormaliseThenSum, Opo,
+    OptimalTokenBaseline, PassAtK, Process, ReinforcePlusPlus, ReinforcePlusPlusBaseline, Rloo, RoleBaselines, RoleEma, Scale, Singleton,
+    Spread, Standardise, StepRewards, Uninformative, WhitenOver, Whitening, discounted_returns, kl_in_advantages, kl_in_rewards,
+};
 pub use config::{
     AcceptedKind, Addition, ClipRange, CountedRows, Divergence, DualClip, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty,
     KlPlace, Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, VespoShape,

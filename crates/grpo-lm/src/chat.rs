@@ -140,6 +140,16 @@ impl ChatTemplate {
     ///
     /// [`Error::ChatTemplate`] with what the template raised, or what it stumbled over.
     pub fn render(&self, messages: &[Message], prompt: GenerationPrompt) -> Result<String> {
+        self.render_any(messages, prompt)
+    }
+
+    /// Renders turns that say more than [`Message`] does: tool calls, names, …. Descriptions of tools go
+    /// in by [`with_variable`](Self::with_variable)`("tools", …)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ChatTemplate`] with what the template raised, or what it stumbled over.
+    pub fn render_any<M: Serialize>(&self, messages: &[M], prompt: GenerationPrompt) -> Result<String> {
         let mut context = BTreeMap::from([
             ("messages", Value::from(Serde(messages))),
             ("add_generation_prompt", Value::from(prompt == GenerationPrompt::Add)),

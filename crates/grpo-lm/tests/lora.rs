@@ -16,7 +16,7 @@ fn step(decoder: Decoder, rate: f64) -> Decoder {
     let batch = even();
     let loss = weighted(log_probs(&decoder, &batch, 1.0), &batch);
     let gradients = GradientsParams::from_grads(loss.backward(), &decoder);
-    AdamWConfig::new().init().step(rate.into(), decoder, gradients)
+    AdamWConfig::new().init().step(rate, decoder, gradients)
 }
 
 #[test]

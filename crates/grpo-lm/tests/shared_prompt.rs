@@ -23,7 +23,7 @@ fn values_and_every_gradient_equal_the_flattened_computation() {
             let shared = gradients(&decoder, weighted(shared, &batch));
             let flat = gradients(&decoder, weighted(flat, &batch));
             assert_eq!(shared.len(), flat.len());
-            assert!(shared.len() > 20);
+            assert!(shared.len() >= 20);
             for (name, gradient) in &shared {
                 close(gradient, &flat[name], 1e-5, &format!("{what} {name}"));
             }
@@ -114,7 +114,7 @@ struct Cast(DType);
 impl ModuleMapper for Cast {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, tensor, mapper) = param.consume();
-        let tensor = tensor.detach().cast(self.0).require_grad();
+        let tensor = Tensor::from_inner(tensor.inner().cast(self.0)).require_grad();
         Param::from_mapped_value(id, tensor, mapper)
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn present(rewards: &[Option<f64>], groups: &[GroupId], singleton: Si
         let raw = singleton.of(id, rows.len())?;
         let values: Vec<f64> = here.iter().map(|(_, r)| *r).collect();
         let spread = Spread::of(&values, ddof);
-        if raw || spread.varies {
+        if raw || spread.std > 0.0 {
             found.push(Present { rewards: here, spread, raw });
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rows_by_group;
+use super::groups::present;
 use super::spread::{Ddof, Spread};
 use crate::error::{Error, Result};
 use crate::group::GroupId;
@@ -33,6 +33,20 @@ pub enum Singleton {
     Raw,
 }
 
+impl Singleton {
+    /// Whether the raw reward is wanted of a group of this many completions.
+    pub(crate) fn of(self, id: GroupId, completions: usize) -> Result<bool> {
+        match (completions, self) {
+            (1, Self::Refuse) => Err(Error::invalid(
+                "group",
+                format!("group {} has one completion, must have at least two (or set singleton to zero or raw)", id.0),
+            )),
+            (1, Self::Raw) => Ok(true),
+            _ => Ok(false),
+        }
+    }
+}
+
 /// The settings of Â_i = (r_i − mean) / (std + ε).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -55,9 +69,19 @@ impl Default for Standardise {
 }
 
 impl Standardise {
-    /// r_i − mean: no scaling (Dr. GRPO).
+    /// r_i − mean: no scaling.
     pub fn centred() -> Self {
         Self { scale: Scale::None, ..Self::default() }
+    }
+
+    /// Dr. GRPO (arXiv 2503.20783): r_i − mean, as [`centred`](Self::centred).
+    pub fn dr_grpo() -> Self {
+        Self::centred()
+    }
+
+    /// Lite PPO (arXiv 2508.08221): centred on the group, divided by the standard deviation of the batch.
+    pub fn lite_ppo() -> Self {
+        Self { scale: Scale::Batch, ..Self::default() }
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
@@ -73,32 +97,17 @@ impl Standardise {
             Scale::Group | Scale::None => 0.0,
         };
         let mut advantages = vec![0.0; rewards.len()];
-        for (id, rows) in rows_by_group(groups) {
-            let present: Vec<(usize, f64)> = rows.iter().filter_map(|&row| rewards[row].map(|r| (row, r))).collect();
-            let values: Vec<f64> = present.iter().map(|&(_, r)| r).collect();
-            let spread = match (rows.len(), self.singleton) {
-                (1, Singleton::Refuse) => {
-                    return Err(Error::invalid(
-                        "group",
-                        format!("group {} has one completion, must have at least two (or set singleton to zero or raw)", id.0),
-                    ));
-                }
-                (1, Singleton::Raw) => Spread { mean: 0.0, std: 1.0, count: values.len() },
-                _ => Spread::of(&values, self.ddof),
+        // Equal rewards have no spread and are not among these: exactly 0, not rounding noise over ε.
+        for group in present(rewards, groups, self.singleton, self.ddof)? {
+            let (mean, std) = if group.raw { (0.0, 1.0) } else { (group.spread.mean, group.spread.std) };
+            let divisor = match self.scale {
+                Scale::Batch if !group.raw => batch_std + self.epsilon,
+                Scale::Group | Scale::Batch => std + self.epsilon,
+                Scale::None => 1.0,
             };
-            // Equal rewards: exactly 0, not rounding noise over ε.
-            if spread.std == 0.0 {
-                continue;
-            }
-            for (row, reward) in present {
-                let centred = reward - spread.mean;
-                advantages[row] = match self.scale {
-                    Scale::Group => centred / (spread.std + self.epsilon),
-                    Scale::Batch if rows.len() == 1 => centred / (1.0 + self.epsilon),
-                    Scale::Batch => centred / (batch_std + self.epsilon),
-                    Scale::None => centred,
-                };
-            }
+            // Only a batch whose spread is rounding next to its size, and ε = 0, divides by 0.
+            let divisor = if divisor > 0.0 { divisor } else { f64::INFINITY };
+            group.rewards.iter().for_each(|&(row, reward)| advantages[row] = (reward - mean) / divisor);
         }
         Ok(advantages)
     }

@@ -44,9 +44,9 @@ pub enum KlPlace {
     /// β × KL is added to each token's loss.
     #[default]
     Loss,
-    /// −β × KL is added to each token's reward, before advantages . The loss has no KL term.
+    /// −β × KL is added to each token's reward, before advantages (`loss::kl_rewards`). The loss has no KL term.
     Reward,
-    /// β × (mean KL − KL) is added to each token's advantage . The loss has no KL term.
+    /// β × (mean KL − KL) is added to each token's advantage (`loss::kl_advantages`). The loss has no KL term.
     Advantage,
 }
 

@@ -61,8 +61,8 @@ pub(crate) fn next_number(text: &str, from: usize) -> Option<Found> {
     let mut before = text.get(..from).and_then(|t| t.chars().next_back()).map(plain);
     while let Some(c) = cursor.peek() {
         let start = cursor.at;
-        // A digit that ends a word (x2, AZ2) names something; scripts written without blanks have no such words.
-        let in_word = before.is_some_and(|b| b == '_' || (b.is_alphabetic() && u32::from(b) < 0x2E80));
+        // A digit that ends a word (x2, AZ2) names something.
+        let in_word = before.is_some_and(|b| in_a_word(b) && !b.is_ascii_digit());
         let operand = before.is_some_and(|b| b.is_alphanumeric() || matches!(b, ')' | ']' | '}'));
         let mut probe = Cursor { text, at: start };
         let mut negative = false;
@@ -82,7 +82,7 @@ pub(crate) fn next_number(text: &str, from: usize) -> Option<Found> {
             }
             return Some(Found { start, end, value: numerator.map(|v| if negative { -v } else { v }) });
         }
-        if c.is_ascii_digit() || c.is_alphabetic() {
+        if in_a_word(c) {
             cursor.skip_word();
         } else {
             cursor.bump();
@@ -90,6 +90,11 @@ pub(crate) fn next_number(text: &str, from: usize) -> Option<Found> {
         before = cursor.before();
     }
     None
+}
+
+/// Whether `c` can stand in a word; scripts written without blanks have no such words.
+fn in_a_word(c: char) -> bool {
+    c == '_' || (c.is_alphanumeric() && u32::from(c) < 0x2E80)
 }
 
 /// A place in a text, read as plain characters.
@@ -132,7 +137,7 @@ impl Cursor<'_> {
     /// Past a run of letters, digits and points; at least one character.
     fn skip_word(&mut self) {
         self.bump();
-        while self.peek().is_some_and(|c| c == '_' || (c.is_alphanumeric() && u32::from(c) < 0x2E80)) {
+        while self.peek().is_some_and(in_a_word) {
             self.bump();
         }
     }

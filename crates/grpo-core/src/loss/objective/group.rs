@@ -26,7 +26,7 @@ pub fn real(terms: &Terms, batch: &Batch, temperature: f64) -> PolicyTerm {
     }
     let member: Tensor<2> = terms.constant(&member, [p, n]); // [P, N]
     let up = terms.indicator(advantages.greater_elem(0.0)); // [N, 1]
-    let s = terms.row_mean(terms.token.log.clone()) / temperature; // [N, 1]
+    let s = terms.row_mean(terms.token.log.clone()) * temperature.recip(); // [N, 1]; burn differentiates a division by a scalar in f32
     let sum = |rows: Tensor<2>| member.clone().matmul(rows); // [P, 1]
     let lower = sum(s.clone().exp() * (up.clone().neg() + 1.0)); // [P, 1]
     let upper = sum(s.neg().exp() * up.clone()); // [P, 1]

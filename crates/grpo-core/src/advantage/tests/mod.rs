@@ -1,0 +1,1 @@
+//! Hand-worked values and properties.
