@@ -49,7 +49,7 @@ pub fn score_from_logits<M: CausalLogits + ?Sized>(model: &M, batch: &TokenBatch
     let log_probs = log_softmax_at(logits, ask.temperature); // [N, Tc, V]
     let tokens = completions.to_tensor(&device).reshape([n, width, 1]); // [N, Tc, 1]
     let mut scores = Scores::new(log_probs.clone().gather(2, tokens).reshape([n, width])); // [N, Tc]
-    if ask.entropies == Want::Yes {
+    if ask.entropies != Want::No {
         scores.entropies = Some(expected(&log_probs, log_probs.clone()).neg());
     }
     if let Some(reference) = ask.kl_to {
@@ -59,7 +59,7 @@ pub fn score_from_logits<M: CausalLogits + ?Sized>(model: &M, batch: &TokenBatch
         Error::check_shape("reference rows", &rows.dims(), &[n, width, v])?;
         scores.kl = Some(expected(&log_probs, log_probs.clone() - rows.clone().inner()));
     }
-    if ask.rows == Want::Yes {
+    if ask.rows != Want::No {
         scores.rows = Some(ReferenceRows::LogProbs(log_probs));
     }
     Ok(scores)

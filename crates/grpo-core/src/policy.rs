@@ -110,7 +110,7 @@ pub struct ScoreRequest<'a> {
     pub temperature: f64,
     /// Whether entropies are wanted.
     pub entropies: Want,
-    /// Whether the rows themselves are wanted: what [`kl_to`](Self::kl_to) of another policy takes.
+    /// Whether the rows themselves are wanted, as values: what [`kl_to`](Self::kl_to) of another policy takes.
     pub rows: Want,
     /// The reference's rows, where the exact KL over the vocabulary is wanted.
     pub kl_to: Option<&'a ReferenceRows>,
@@ -122,8 +122,10 @@ pub enum Want {
     /// It is not looked at: leave it out.
     #[default]
     No,
-    /// It is needed.
-    Yes,
+    /// Its value is looked at, as a metric or a threshold: no gradient needs to flow back.
+    Value,
+    /// It stands in the loss: its gradient is needed, too.
+    Gradient,
 }
 
 impl ScoreRequest<'_> {
@@ -134,15 +136,21 @@ impl ScoreRequest<'_> {
 }
 
 impl<'a> ScoreRequest<'a> {
-    /// Entropies too.
+    /// Entropies too, as values.
     pub fn with_entropies(mut self) -> Self {
-        self.entropies = Want::Yes;
+        self.entropies = Want::Value;
+        self
+    }
+
+    /// Entropies too, with their gradient.
+    pub fn with_entropy_gradient(mut self) -> Self {
+        self.entropies = Want::Gradient;
         self
     }
 
     /// The rows too.
     pub fn with_rows(mut self) -> Self {
-        self.rows = Want::Yes;
+        self.rows = Want::Value;
         self
     }
 

@@ -67,6 +67,9 @@ pub fn gradients<P: Policy + Module>(policy: &P, batches: &[Batch], step: &StepS
     let (mut sum, mut metrics) = (GradientsParams::new(), Metrics::default());
     for batch in batches {
         let mut ask = ScoreRequest::at(batch.temperature()).with_entropies();
+        if config.entropy.bonus != 0.0 {
+            ask = ask.with_entropy_gradient();
+        }
         if config.kl_in_loss().is_some_and(|kl| kl.estimator == KlEstimator::Exact) {
             let Some(Reference::Rows(rows)) = batch.reference() else {
                 return Err(Error::invalid("reference rows", "missing, though the KL is exact: call Batch::score_reference"));

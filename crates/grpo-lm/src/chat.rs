@@ -66,7 +66,7 @@ pub enum GenerationPrompt {
 pub struct ChatTemplate {
     source: Arc<str>,
     environment: Arc<Environment<'static>>,
-    variables: BTreeMap<String, serde_json::Value>,
+    variables: BTreeMap<String, Value>,
     now: Option<u64>,
 }
 
@@ -110,13 +110,13 @@ impl ChatTemplate {
     /// ```
     /// use grpo_lm::chat::{ChatTemplate, GenerationPrompt};
     ///
-    /// let template = ChatTemplate::new("{{ bos_token }}")?.with_variable("bos_token", "<s>".into());
+    /// let template = ChatTemplate::new("{{ bos_token }}")?.with_variable("bos_token", "<s>");
     /// assert_eq!(template.render(&[], GenerationPrompt::Omit)?, "<s>");
     /// # Ok::<(), grpo_lm::error::Error>(())
     /// ```
     #[must_use]
-    pub fn with_variable(mut self, name: impl Into<String>, value: serde_json::Value) -> Self {
-        self.variables.insert(name.into(), value);
+    pub fn with_variable(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
+        self.variables.insert(name.into(), Value::from(Serde(value)));
         self
     }
 
@@ -144,7 +144,8 @@ impl ChatTemplate {
     }
 
     /// Renders turns that say more than [`Message`] does: tool calls, names, …. Descriptions of tools go
-    /// in by [`with_variable`](Self::with_variable)`("tools", …)`.
+    /// in by [`with_variable`](Self::with_variable)`("tools", …)`. The order of fields stays that of the type:
+    /// mind that a `serde_json::Value` sorts them.
     ///
     /// # Errors
     ///
@@ -160,7 +161,7 @@ impl ChatTemplate {
             context.insert(NOW, Value::from(now));
         }
         for (name, value) in &self.variables {
-            context.insert(name, Value::from(Serde(value)));
+            context.insert(name, value.clone());
         }
         let template = self.environment.get_template(NAME).map_err(failed)?;
         template.render(Value::from_pairs(context)).map_err(failed)

@@ -25,8 +25,10 @@ fn score(decoder: &Decoder, batch: &TokenBatch, ask: &ScoreRequest<'_>) -> Resul
     let head = decoder.head(); // [V, H]
 
     let mut request = RowRequest::new(ask.temperature);
-    if ask.entropies == Want::Yes {
-        request = request.with_entropy(Ask::Gradient);
+    match ask.entropies {
+        Want::No => {}
+        Want::Value => request = request.with_entropy(Ask::Value),
+        Want::Gradient => request = request.with_entropy(Ask::Gradient),
     }
     if let Some(reference) = ask.kl_to {
         let rows = reference_rows(reference, [n, tc], &plan.places, &device)?;
@@ -39,7 +41,7 @@ fn score(decoder: &Decoder, batch: &TokenBatch, ask: &ScoreRequest<'_>) -> Resul
     let mut scores = Scores::new(table(stats.log_probs));
     scores.entropies = stats.entropies.map(table);
     scores.kl = stats.kl.map(table);
-    if ask.rows == Want::Yes {
+    if ask.rows != Want::No {
         let width = hidden.dims()[1];
         let hidden = decoder.spread(hidden, &plan.places, n * tc).reshape([n, tc, width]); // [N, Tc, H]
         scores.rows = Some(ReferenceRows::Hidden { hidden, head });

@@ -17,10 +17,6 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-fn prompt(add: bool) -> GenerationPrompt {
-    if add { GenerationPrompt::Add } else { GenerationPrompt::Omit }
-}
-
 /// Seconds since 1970 of `2024-02-09T12:30:00`.
 fn seconds(text: &str) -> u64 {
     let part = |range: std::ops::Range<usize>| text[range].parse::<u64>().unwrap();
@@ -34,39 +30,52 @@ fn seconds(text: &str) -> u64 {
 
 #[test]
 fn chat_templates_render_as_in_transformers() {
-    let all = json(&testdata("chat-templates.json"));
+    // Not serde_json's value: that one sorts the fields of an object, and `tojson` shows their order.
+    let bytes = std::fs::read(testdata("chat-templates.json")).unwrap();
+    let all: minijinja::Value = serde_json::from_slice(&bytes).unwrap();
+    let get = |value: &minijinja::Value, name: &str| {
+        Some(value.get_attr(name).unwrap()).filter(|value| !value.is_undefined() && !value.is_none())
+    };
+    let text = |value: &minijinja::Value, name: &str| get(value, name).map(|v| v.as_str().unwrap().to_owned());
+    let list = |value: &minijinja::Value, name: &str| -> Vec<_> {
+        get(value, name).into_iter().flat_map(|list| list.try_iter().unwrap()).collect()
+    };
     let mut checked = 0;
-    for template in all["templates"].as_array().unwrap() {
-        let name = template["name"].as_str().unwrap();
+    for template in list(&all, "templates") {
+        let name = text(&template, "name").unwrap();
         if name == "features-rare" {
             // Corners that no model's template uses; `separators` for one is refused by name.
             continue;
         }
-        let mut compiled = ChatTemplate::new(template["template"].as_str().unwrap()).unwrap();
+        let mut compiled = ChatTemplate::new(&text(&template, "template").unwrap()).unwrap();
         for token in ["bos_token", "eos_token"] {
-            if template[token].is_string() {
-                compiled = compiled.with_variable(token, template[token].clone());
+            if let Some(text) = text(&template, token) {
+                compiled = compiled.with_variable(token, text);
             }
         }
-        for case in template["cases"].as_array().unwrap() {
+        for case in list(&template, "cases") {
             let mut compiled = compiled.clone();
-            if let Some(tools) = case.get("tools") {
-                compiled = compiled.with_variable("tools", tools.clone());
+            if let Some(tools) = get(&case, "tools") {
+                compiled = compiled.with_variable("tools", tools);
             }
-            for (variable, value) in case["variables"].as_object().into_iter().flatten() {
-                compiled = compiled.with_variable(variable, value.clone());
+            if let Some(variables) = get(&case, "variables") {
+                for variable in variables.try_iter().unwrap() {
+                    let value = variables.get_item(&variable).unwrap();
+                    compiled = compiled.with_variable(variable.as_str().unwrap(), value);
+                }
             }
-            if let Some(now) = case["now"].as_str() {
-                compiled = compiled.with_time(seconds(now));
+            if let Some(now) = text(&case, "now") {
+                compiled = compiled.with_time(seconds(&now));
             }
-            let messages = case["messages"].as_array().unwrap();
-            let rendered =
-                compiled.render_any(messages, prompt(case["add_generation_prompt"] == Value::Bool(true)));
-            match case["text"].as_str() {
-                Some(text) => assert_eq!(rendered.unwrap(), text, "{name}: {}", case["name"]),
+            let add = get(&case, "add_generation_prompt").unwrap().is_true();
+            let prompt = if add { GenerationPrompt::Add } else { GenerationPrompt::Omit };
+            let rendered = compiled.render_any(&list(&case, "messages"), prompt);
+            let what = format!("{name}: {}", text(&case, "name").unwrap());
+            match text(&case, "text") {
+                Some(text) => assert_eq!(rendered.unwrap(), text, "{what}"),
                 None => {
                     let message = rendered.unwrap_err().to_string();
-                    assert!(message.contains(case["error"].as_str().unwrap()), "{name}: {message}");
+                    assert!(message.contains(&text(&case, "error").unwrap()), "{what}: {message}");
                 }
             }
             checked += 1;

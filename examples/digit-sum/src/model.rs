@@ -193,7 +193,7 @@ impl Policy for Transformer {
         };
         let log_probs = log_softmax_at(logits, ask.temperature); // [N, Tc, V]
         let mut scores = Scores::new(log_probs.clone().gather(2, tokens.reshape([n, tc, 1])).reshape([n, tc]));
-        if ask.entropies == Want::Yes {
+        if ask.entropies != Want::No {
             scores.entropies = Some((log_probs.clone().exp() * log_probs).sum_dim(2).reshape([n, tc]).neg());
         }
         Ok(scores)

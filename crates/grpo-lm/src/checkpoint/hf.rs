@@ -292,7 +292,7 @@ fn chat_template(folder: &Path, config: &Map<String, Value>) -> Result<Option<Ch
     let mut template = ChatTemplate::new(&source)?;
     for name in ["bos_token", "eos_token", "pad_token", "unk_token"] {
         if let Some(text) = config.get(name).and_then(crate::chat::token_text) {
-            template = template.with_variable(name, text.into());
+            template = template.with_variable(name, text);
         }
     }
     Ok(Some(template))

@@ -39,7 +39,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint> {
                 let id = header.token(&format!("tokenizer.ggml.{name}_token_id"))?;
                 let text = id.and_then(|id| tokenizer.as_ref()?.id_to_token(id));
                 if let Some(text) = text {
-                    template = template.with_variable(format!("{variable}_token"), text.into());
+                    template = template.with_variable(format!("{variable}_token"), text);
                 }
             }
             Some(template)
