@@ -45,6 +45,7 @@ pub use error::{BoxError, Error, Result};
 pub use filter::{Filtered, filter};
 pub use group::{Completion, Group, GroupId, PolicyVersion, Prompt, Sample, Span};
 pub use metrics::{Metrics, Normaliser};
+pub use presets::Recipe;
 pub use reward::{FromFn, Reward, RewardFn, from_fn};
 pub use rollout::{RolloutPlan, rollout};
 pub use sampler::{SampleRequest, Sampler, SamplingParams, group_seed, stream};
