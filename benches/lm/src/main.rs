@@ -10,7 +10,6 @@ use std::process::Command;
 
 use burn::module::Module as _;
 use burn::optim::{AdamWConfig, ModuleOptimizer};
-use burn::tensor::Device;
 use clap::{Parser, ValueEnum};
 use grpo_core::{Batch, BoxError, GroupId, GrpoConfig, Row, Sample, SampleRequest, Sampler as _, SamplingParams, StepStats, gradients};
 use grpo_lm::config::ModelConfig;

@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod advantage;
+mod control;
 mod error;
 mod filter;
 mod group;
@@ -9,6 +10,8 @@ mod reward;
 mod rollout;
 mod sampler;
 mod score;
+mod select;
+mod shaping;
 mod token;
 
 #[cfg(feature = "tensor")]
@@ -41,6 +44,7 @@ pub use config::{
     KlPlace, Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, VespoShape,
     WeightCap, WeightLevel, WeightNormalisation,
 };
+pub use control::{AdaptiveEntropy, AdaptiveKl, Coefficient, CoefficientState, EntropyState, Schedule};
 pub use error::{BoxError, Error, Result};
 pub use filter::{Filtered, filter};
 pub use group::{Completion, Group, GroupId, PolicyVersion, Prompt, Sample, Span};
@@ -50,6 +54,13 @@ pub use reward::{FromFn, Reward, RewardFn, from_fn};
 pub use rollout::{RolloutPlan, rollout};
 pub use sampler::{SampleRequest, Sampler, SamplingParams, group_seed, stream};
 pub use score::{OnRewardError, RewardTable, Rewards};
+pub use select::{
+    Accuracy, Dropped, GroupFilter, RawReward, Refill, ReplayBuffer, Selection, SelectionCounts, refill, truncated,
+};
+pub use shaping::{
+    CosineLength, Judged, Overlong, OverlongPenalty, RepetitionPenalty, RepetitionUnit, Rescale, Rescaled, ShorterWins, StopProperly,
+    Verdict,
+};
 pub use token::{FinishReason, LogProbKind, Role, TokenId};
 
 #[cfg(feature = "tensor")]
