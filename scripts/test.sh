@@ -7,10 +7,9 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
 run() { echo "+ $*"; "$@" 2>&1 | tee -a "$log" || status=1; }
-run cargo test --locked --release --all-targets
-run cargo test --locked --release --doc
+run cargo test --locked --release
 if [ "${1:-}" = --slow ]; then
-    run cargo test --locked --release --all-targets -- --ignored
+    run cargo test --locked --release -- --ignored
 else
     echo "skipped: the tests marked slow (run with --slow)"
 fi

@@ -31,6 +31,9 @@ struct Args {
     /// Sample with the LoRA factors beside their matrices instead of merged into them.
     #[arg(long)]
     unmerged: bool,
+    /// Do not update: sample only.
+    #[arg(long)]
+    generation_only: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -92,7 +95,9 @@ fn run(case: Case, args: &Args) -> Result<(), BoxError> {
         let samples = sample(&policy, &prompts, g, step as u64, &params, args)?;
         let sampled = start.spent()?;
         let start = Moment::now()?;
-        policy = update(policy, &mut optimizer, &prompts, &samples)?;
+        if !args.generation_only {
+            policy = update(policy, &mut optimizer, &prompts, &samples)?;
+        }
         let updated = start.spent()?;
         // The first step pays for what is made once: thread pools, optimiser state, pages.
         if step > 0 {

@@ -25,16 +25,23 @@ pub(crate) struct Compare {
     tolerance: f64,
     pub(crate) mismatches: Vec<Mismatch>,
     pub(crate) compared: usize,
+    /// What was there to be compared and was not, by name.
+    pub(crate) left_out: Vec<String>,
 }
 
 impl Compare {
     pub(crate) fn new(tolerance: f64) -> Self {
-        Self { tolerance, mismatches: Vec::new(), compared: 0 }
+        Self { tolerance, mismatches: Vec::new(), compared: 0, left_out: Vec::new() }
     }
 
     /// For an operation whose precision is known to be less than the file asks for: the reason stands at the call.
     pub(crate) fn loosen(&mut self, tolerance: f64) {
         self.tolerance = self.tolerance.max(tolerance);
+    }
+
+    /// Says that something was not compared; the report names it.
+    pub(crate) fn leave_out(&mut self, what: &str) {
+        self.left_out.push(what.to_owned());
     }
 
     pub(crate) fn number(&mut self, what: &str, got: f64, want: f64) {

@@ -1,5 +1,4 @@
-//! Group Relative Policy Optimization.
-#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc = include_str!("../README.md")]
 
 mod advantage;
 mod control;

@@ -41,6 +41,7 @@ struct Entry {
 /// | `kl`, `entropy` | KL term and entropy | tokens |
 /// | `clip_ratio/low_mean`, `/high_mean`, `/region_mean` | share of tokens beyond the clip range with a gradient to lose | tokens |
 /// | `importance_ratio/mean` | ρ | tokens |
+/// | `importance_ratio/max`, `kl/max` | the largest of any token | – |
 /// | `importance_ratio/bounded`, `kl/bounded` | share of log-ratios cut by the bound | tokens |
 /// | `reward` | total reward | completions with one |
 /// | `reward_std` | std within the group (n − 1) | groups |

@@ -97,12 +97,7 @@ impl ChatTemplate {
         environment.add_function("strftime_now", strftime_now);
         environment.add_filter("tojson", to_json);
         environment.add_template_owned(NAME, pass_over_generation(source)).map_err(failed)?;
-        Ok(Self {
-            source: source.into(),
-            environment: Arc::new(environment),
-            variables: BTreeMap::new(),
-            now: None,
-        })
+        Ok(Self { source: source.into(), environment: Arc::new(environment), variables: BTreeMap::new(), now: None })
     }
 
     /// Sets a variable that the template reads: `bos_token`, `eos_token`, `enable_thinking`, ….
@@ -238,9 +233,7 @@ impl serde_json::ser::Formatter for PythonStyle {
 }
 
 fn to_json(value: Value, options: Kwargs) -> Result<String, JinjaError> {
-    let bad = |error: &dyn std::fmt::Display| {
-        JinjaError::new(ErrorKind::InvalidOperation, format!("tojson: {error}"))
-    };
+    let bad = |error: &dyn std::fmt::Display| JinjaError::new(ErrorKind::InvalidOperation, format!("tojson: {error}"));
     let indent: Option<usize> = options.get("indent")?;
     if options.get::<Option<bool>>("ensure_ascii")? == Some(true) {
         return Err(bad(&"ensure_ascii = true, must be false"));
@@ -261,12 +254,9 @@ fn to_json(value: Value, options: Kwargs) -> Result<String, JinjaError> {
 }
 
 const NOW: &str = "__now";
-const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-    "November", "December",
-];
-const DAYS: [&str; 7] =
-    ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
+const MONTHS: [&str; 12] =
+    ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 fn strftime_now(state: &State, format: &str) -> Result<String, JinjaError> {
     let fixed = state.lookup(NOW).and_then(|value| u64::try_from(value).ok());

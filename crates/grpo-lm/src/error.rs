@@ -116,26 +116,14 @@ impl Error {
     }
 
     pub(crate) fn tensor(path: &Path, tensor: &str, reason: impl Into<String>) -> Self {
-        Self::Tensor {
-            path: path.to_path_buf(),
-            tensor: tensor.to_owned(),
-            reason: reason.into(),
-        }
+        Self::Tensor { path: path.to_path_buf(), tensor: tensor.to_owned(), reason: reason.into() }
     }
 
     pub(crate) fn input(what: &'static str, problem: impl Into<String>) -> Self {
         Self::Input { what, problem: problem.into() }
     }
 
-    pub(crate) fn unsupported(
-        what: impl Into<String>,
-        given: impl std::fmt::Display,
-        supported: impl Into<String>,
-    ) -> Self {
-        Self::Unsupported {
-            what: what.into(),
-            given: given.to_string(),
-            supported: supported.into(),
-        }
+    pub(crate) fn unsupported(what: impl Into<String>, given: impl std::fmt::Display, supported: impl Into<String>) -> Self {
+        Self::Unsupported { what: what.into(), given: given.to_string(), supported: supported.into() }
     }
 }

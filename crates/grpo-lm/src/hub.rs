@@ -22,8 +22,7 @@ pub struct HubOptions {
 }
 
 /// Files that a model may do without.
-const OPTIONAL: [&str; 4] =
-    ["generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+const OPTIONAL: [&str; 4] = ["generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -165,13 +164,10 @@ mod tests {
             ("pytorch_model.bin", "no"),
         ]);
         let folder = fetch("owner/name", &options(endpoint, &cache)).unwrap();
-        let mut names: Vec<_> = std::fs::read_dir(&folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
-        let wanted =
-            ["config.json", "model-1-of-1.safetensors", "model.safetensors.index.json", "tokenizer.json"];
+        let wanted = ["config.json", "model-1-of-1.safetensors", "model.safetensors.index.json", "tokenizer.json"];
         assert_eq!(names, wanted);
         assert_eq!(std::fs::read_to_string(folder.join("model-1-of-1.safetensors")).unwrap(), "weights");
     }

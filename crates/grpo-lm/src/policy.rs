@@ -52,7 +52,10 @@ fn score(decoder: &Decoder, batch: &TokenBatch, ask: &ScoreRequest<'_>) -> Resul
 /// The reference's hidden states of the M real tokens.
 fn reference_rows(reference: &ReferenceRows, [n, tc]: [usize; 2], places: &[i64], device: &Device) -> Result<LinearRows> {
     let ReferenceRows::Hidden { hidden, head } = reference else {
-        return Err(Error::input("reference rows", "log-probabilities, must be hidden states and an output matrix, as a decoder's rows are"));
+        return Err(Error::input(
+            "reference rows",
+            "log-probabilities, must be hidden states and an output matrix, as a decoder's rows are",
+        ));
     };
     let [given_n, given_tc, width] = hidden.dims();
     if [given_n, given_tc] != [n, tc] {

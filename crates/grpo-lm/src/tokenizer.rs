@@ -62,11 +62,7 @@ impl Tokenizer {
         Ok(Self::new(tokenizer, Some(json), prefix))
     }
 
-    pub(crate) fn new(
-        tokenizer: tokenizers::Tokenizer,
-        json: Option<Vec<u8>>,
-        prefix: Option<u32>,
-    ) -> Self {
+    pub(crate) fn new(tokenizer: tokenizers::Tokenizer, json: Option<Vec<u8>>, prefix: Option<u32>) -> Self {
         // Ids may have holes, so this is not the number of tokens.
         let highest = tokenizer.get_vocab(true).into_values().max();
         let vocab_size = highest.map_or(0, |id| id as usize + 1);
@@ -107,9 +103,7 @@ impl Tokenizer {
         let encoding = self.0.tokenizer.encode_fast(text, false).map_err(failed)?;
         let ids = encoding.get_ids();
         Ok(match self.0.prefix {
-            Some(prefix) if ids.first() != Some(&prefix) => {
-                core::iter::once(prefix).chain(ids.iter().copied()).collect()
-            }
+            Some(prefix) if ids.first() != Some(&prefix) => core::iter::once(prefix).chain(ids.iter().copied()).collect(),
             _ => ids.to_vec(),
         })
     }

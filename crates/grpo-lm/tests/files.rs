@@ -86,11 +86,8 @@ fn chat_templates_render_as_in_transformers() {
 
 #[test]
 fn tiny_models_are_read_and_written_whole() {
-    for (name, architecture) in [
-        ("llama-scaled-rope", Architecture::Llama),
-        ("qwen2", Architecture::Qwen2),
-        ("qwen3", Architecture::Qwen3),
-    ] {
+    for (name, architecture) in [("llama-scaled-rope", Architecture::Llama), ("qwen2", Architecture::Qwen2), ("qwen3", Architecture::Qwen3)]
+    {
         let folder = testdata("tiny-models").join(name);
         let model = Checkpoint::open(&folder).unwrap();
         model.validate().unwrap();
@@ -111,8 +108,7 @@ fn tiny_models_are_read_and_written_whole() {
             let decoded = tokenizer.decode_with_special(&greedy).unwrap();
             assert_eq!(decoded, case["greedy_text"].as_str().unwrap(), "{name}: {text}");
             if case["name"] == "chat" && model.chat_template.is_some() {
-                let messages: Vec<Message> =
-                    serde_json::from_value(reference["chat_messages"].clone()).unwrap();
+                let messages: Vec<Message> = serde_json::from_value(reference["chat_messages"].clone()).unwrap();
                 let template = model.chat_template.as_ref().unwrap();
                 assert_eq!(template.render(&messages, GenerationPrompt::Add).unwrap(), text);
             }

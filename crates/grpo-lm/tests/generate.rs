@@ -6,7 +6,8 @@ use burn::module::Module as _;
 use burn::tensor::Device;
 use common::*;
 use grpo_core::{
-    FinishReason, GroupId, LogProbKind, Padded, Policy as _, Sample, SampleRequest, Sampler as _, SamplingParams, ScoreRequest, TokenBatch, TokenId,
+    FinishReason, GroupId, LogProbKind, Padded, Policy as _, Sample, SampleRequest, Sampler as _, SamplingParams, ScoreRequest, TokenBatch,
+    TokenId,
 };
 use grpo_lm::config::{Architecture, ModelConfig};
 use grpo_lm::{Decoder, LmSampler, Tokenizer};
@@ -136,7 +137,8 @@ fn filters_change_what_is_drawn_and_not_what_is_stored() {
 }
 
 fn letters() -> Tokenizer {
-    let vocab: Vec<String> = (0..37u8).map(|i| format!("\"{}\": {i}", if i < 26 { (b'a' + i) as char } else { (b'A' + i - 26) as char })).collect();
+    let vocab: Vec<String> =
+        (0..37u8).map(|i| format!("\"{}\": {i}", if i < 26 { (b'a' + i) as char } else { (b'A' + i - 26) as char })).collect();
     let json = format!(
         r#"{{"version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
         "added_tokens": [{{"id": 3, "content": "d", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}}],

@@ -31,7 +31,9 @@ fn fresh_factors_change_nothing_in_any_bit() {
 
 #[test]
 fn a_is_uniform_within_one_over_the_root_of_its_width_and_drawn_by_seed() {
-    let lora = |seed| decoder(&llama(), &Device::flex()).with_lora(&LoraConfig { seed, ..LoraConfig::default() }).unwrap().lora_adapter("b").unwrap();
+    let lora = |seed| {
+        decoder(&llama(), &Device::flex()).with_lora(&LoraConfig { seed, ..LoraConfig::default() }).unwrap().lora_adapter("b").unwrap()
+    };
     let adapter = lora(1);
     let a: Vec<f32> = adapter.factors["model.layers.0.self_attn.q_proj"].a.data.clone();
     let bound = (24f32).sqrt().recip();

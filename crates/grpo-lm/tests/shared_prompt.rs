@@ -2,8 +2,8 @@
 
 mod common;
 
-use burn::module::{Module as _, ModuleMapper, Param};
 use burn::Tensor;
+use burn::module::{Module as _, ModuleMapper, Param};
 use burn::tensor::{DType, Device};
 use common::*;
 use grpo_core::{Padded, Policy as _, ReferenceRows, ScoreRequest, TokenBatch};

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Matrix, case, fits};
+use super::{Matrix, case, fits, groups_fit};
 
 case! {
     /// One scalar reward a completion.
@@ -82,7 +82,7 @@ pub(crate) enum Singleton {
 
 impl ScalarCase {
     pub(crate) fn validate(&self) -> Result<(), String> {
-        fits("rewards", self.rewards.len(), self.num_groups * self.group_size)
+        groups_fit("rewards", self.rewards.len(), self.num_groups, self.group_size)
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct MultiParams {
 impl MultiCase {
     pub(crate) fn validate(&self) -> Result<(), String> {
         fits("weights", self.weights.len(), self.num_reward_functions)?;
-        fits("rewards", self.rewards.len(), self.num_groups * self.group_size)?;
+        groups_fit("rewards", self.rewards.len(), self.num_groups, self.group_size)?;
         self.rewards.iter().try_for_each(|row| fits("a row of rewards", row.len(), self.num_reward_functions))
     }
 }
@@ -199,7 +199,7 @@ fn one() -> f64 {
 
 impl TokenCase {
     pub(crate) fn validate(&self) -> Result<(), String> {
-        fits("mask", self.mask.rows, self.num_groups * self.group_size)?;
+        groups_fit("mask", self.mask.rows, self.num_groups, self.group_size)?;
         fits("remax_baseline", self.remax_baseline.len(), self.mask.rows)?;
         self.mask.same_shape("token_rewards", &self.token_rewards)?;
         self.mask.same_shape("values", &self.values)

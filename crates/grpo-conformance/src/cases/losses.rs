@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Matrix, case, fits};
+use super::{Matrix, case, fits, groups_fit};
 
 case! {
     /// Log-probabilities, advantages and a mask.
@@ -127,7 +127,7 @@ pub(crate) enum Aggregate {
 
 impl LossCase {
     pub(crate) fn validate(&self) -> Result<(), String> {
-        fits("mask", self.mask.rows, self.num_groups * self.group_size)?;
+        groups_fit("mask", self.mask.rows, self.num_groups, self.group_size)?;
         fits("a row of the mask", self.mask.cols, self.max_len)?;
         fits("advantages", self.advantages.len(), self.mask.rows)?;
         self.mask.same_shape("logp", &self.logp)?;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 pub(crate) use advantages::{
     Aggregation, Ddof, Method, MultiCase, MultiParams, ScalarCase, ScalarParams, Scale, Singleton, TokenCase, TokenMethod, TokenParams,
 };
-pub(crate) use bandit::{BanditCase, BanditParams};
+pub(crate) use bandit::BanditCase;
 pub(crate) use kl::{Estimator, EstimatorCase, EstimatorResult, ExactCase};
 pub(crate) use logits::{LogitsCase, LogitsResult};
 pub(crate) use losses::{Aggregate, Level, LossCase, LossResult, LossType, PolicyLoss, TrlParams, VerlParams};
@@ -29,12 +29,13 @@ pub(crate) use sampling::SamplingCase;
 #[serde(deny_unknown_fields)]
 pub(crate) struct File<C> {
     pub format: u32,
-    #[expect(dead_code, reason = "part of the format, read by people")]
-    pub about: String,
-    #[expect(dead_code, reason = "part of the format, read by people")]
-    pub dtype: String,
-    #[expect(dead_code, reason = "part of the format, read by people")]
-    pub versions: BTreeMap<String, String>,
+    /// Read by people, as the next two.
+    #[serde(rename = "about")]
+    _about: String,
+    #[serde(rename = "dtype")]
+    _dtype: String,
+    #[serde(rename = "versions")]
+    _versions: BTreeMap<String, String>,
     pub tolerance: Tolerance,
     pub cases: Vec<C>,
     /// Of optim.json.
@@ -96,6 +97,14 @@ pub(crate) trait Common {
     fn name(&self) -> &str;
     fn float32(&self) -> Option<Float32>;
     fn tolerance_float64(&self) -> Option<f64>;
+}
+
+/// Refuses groups that do not make up the rows.
+pub(crate) fn groups_fit(what: &str, rows: usize, groups: usize, group_size: usize) -> Result<(), String> {
+    if group_size == 0 {
+        return Err("group_size is 0, must be at least 1".to_owned());
+    }
+    fits(what, rows, groups.saturating_mul(group_size))
 }
 
 /// Refuses lists that do not fit together, before anything is computed with them.

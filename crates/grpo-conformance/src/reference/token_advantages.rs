@@ -68,7 +68,8 @@ pub(crate) fn returns(case: &TokenCase, gamma: f64) -> Matrix {
 
 /// Row sum − group mean, spread over the tokens, whitened over all of them.
 pub(crate) fn reinforce_baseline(case: &TokenCase, p: &TokenParams) -> Matrix {
-    let centred = scores(case).chunks(case.group_size).flat_map(|group| {
+    let sums = scores(case);
+    let centred = sums.chunks(case.group_size).flat_map(|group| {
         let raw = group.len() == 1 && p.singleton == Singleton::Raw;
         let baseline = if raw { 0.0 } else { mean(group) };
         group.iter().map(move |r| r - baseline).collect::<Vec<_>>()

@@ -67,7 +67,7 @@ pub enum CountedRows {
 
 /// One term beside the policy term; sums over chosen tokens, see [`Batch::choose`](crate::Batch::choose).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Addition {
     /// μ × mean of −log π over the chosen tokens of the step: of rewarded completions (VAPO, arXiv 2504.05118), or of an environment's answers.

@@ -57,7 +57,7 @@ pub enum DualClip {
 
 /// The policy term ℓ of one token; minimised. ρ and x = log ρ are at the [`RatioLevel`](crate::RatioLevel), sg is "no gradient through this".
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Objective {
     /// −min(ρ Â, clip(ρ, 1 − low, 1 + high) Â). PPO, GRPO, DAPO, Dr. GRPO; GSPO and LUSPO with a ratio of the sequence.

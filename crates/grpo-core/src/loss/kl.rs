@@ -51,7 +51,8 @@ pub fn kl_estimate(penalty: &KlPenalty, log_probs: Tensor<2>, reference: Tensor<
         KlGradient::RatioWeighted => value * ratio.clone(),
         KlGradient::StraightThrough => {
             let path = d.raw.clone().square() / 2.0; // [N, Tc]
-            value.inner() + path.clone() - path.inner()
+            // The path's own value is taken off first: added to a small estimate, it would round it away.
+            value.inner() + (path.clone() - path.inner())
         }
     };
     KlTerm { value, bounded: d.bounded }
@@ -65,6 +66,7 @@ pub fn kl_term(penalty: &KlPenalty, new: &Scores, terms: &Terms, batch: &Batch, 
     if penalty.estimator == KlEstimator::Exact {
         let value = new.kl.clone().ok_or_else(|| Error::invalid("scores", "hold no exact KL: score with ScoreRequest::with_kl_to"))?;
         Error::check_shape("exact KL", &value.dims(), &batch.shape())?;
+        let value = value.cast(terms.dtype());
         return Ok(KlTerm { bounded: value.zeros_like().inner(), value: value.mask_fill(terms.ignored.clone(), 0.0) });
     }
     let Some(Reference::LogProbs(reference)) = batch.reference() else {

@@ -60,6 +60,8 @@ impl LossOutput {
         for ((name, _), value) in self.sums.iter().zip(values) {
             match *name {
                 "loss" => metrics.sum("loss", value, Normaliser::Step),
+                // Over no token there is no largest value.
+                name if name.ends_with("/max") && self.tokens == 0 => {}
                 name if name.ends_with("/max") => metrics.extreme(name, value, Normaliser::Max),
                 name => metrics.mean(name, value, self.tokens as f64, Normaliser::Token),
             }
@@ -104,6 +106,7 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
     if let Some(penalty) = config.kl_in_loss() {
         let kl = kl_term(&penalty, new, &terms, batch, config.log_ratio_bound)?;
         sums.push("kl", kl.value.clone());
+        sums.maximum("kl/max", kl.value.clone());
         sums.push("kl/bounded", kl.bounded);
         per_token = per_token + kl.value * penalty.coefficient; // [N, Tc]
     }
@@ -139,7 +142,7 @@ fn entropies(scores: &Scores) -> Result<Tensor<2>> {
     let entropies =
         scores.entropies.clone().ok_or_else(|| Error::invalid("scores", "hold no entropies: score with ScoreRequest::with_entropies"))?;
     Error::check_shape("entropies", &entropies.dims(), &scores.log_probs.dims())?;
-    Ok(entropies)
+    Ok(entropies.cast(scores.log_probs.dtype()))
 }
 
 /// Sums over the tokens of the loss, kept on the device.
@@ -154,7 +157,8 @@ impl Sums<'_> {
     }
 
     fn maximum(&mut self, name: &'static str, values: Tensor<2>) {
-        self.sums.push((name, values.inner().mask_fill(self.terms.ignored.clone(), 0.0).max())); // [1]
+        // Not 0: a largest value may be negative.
+        self.sums.push((name, values.inner().mask_fill(self.terms.ignored.clone(), f64::from(f32::MIN)).max())); // [1]
     }
 
     fn extend(&mut self, events: Vec<(&'static str, Tensor<2>)>) {

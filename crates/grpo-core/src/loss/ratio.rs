@@ -53,7 +53,7 @@ pub fn at_level(level: RatioLevel, x: Tensor<2>, lengths: &Tensor<2>) -> Tensor<
         RatioLevel::Sequence => (x.sum_dim(1) / lengths.clone()).expand(shape), // [N, Tc]
         RatioLevel::SequenceToken => {
             let mean = (x.clone().inner().sum_dim(1) / lengths.clone()).expand(shape); // [N, Tc]
-            mean + x.clone() - x.inner() // [N, Tc]
+            mean + (x.clone() - x.inner()) // [N, Tc]; the difference is exactly 0, so the value is the mean to the last bit
         }
         RatioLevel::SequenceSum => x.sum_dim(1).expand(shape), // [N, Tc]
     }

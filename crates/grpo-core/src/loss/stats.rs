@@ -10,6 +10,7 @@ use crate::policy::Scores;
 use crate::read::to_host;
 
 use super::correction::sampler_weight;
+use super::entropies;
 use super::terms::Terms;
 
 /// The whole optimiser step, over all its micro-batches and ranks: counts, which are the normaliser of every reduction, and what
@@ -119,9 +120,7 @@ impl StepStats {
             }
         }
         if config.entropy.top_fraction.is_some() {
-            let entropies =
-                scores.entropies.clone().ok_or_else(|| Error::invalid("scores", "hold no entropies, which the top-entropy mask needs"))?;
-            seen.entropies.extend(keep(to_host(entropies.inner(), "entropies")?));
+            seen.entropies.extend(keep(to_host(entropies(scores)?.inner(), "entropies")?));
         }
         if let Some(weight) = config.off_policy.weight.filter(|w| w.normalise == WeightNormalisation::StepMean) {
             let sampler = batch.sampler_log_probs(config.off_policy.accept)?.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0);

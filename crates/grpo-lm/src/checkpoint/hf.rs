@@ -83,14 +83,9 @@ impl Weights {
                 }
             }
         }
-        let files = shards
-            .into_iter()
-            .map(|name| WeightFile::open(folder.join(name)))
-            .collect::<Result<Vec<_>>>()?;
+        let files = shards.into_iter().map(|name| WeightFile::open(folder.join(name))).collect::<Result<Vec<_>>>()?;
         for (tensor, shard) in map {
-            let held = files.iter().find(|file| {
-                file.path.file_name().and_then(|name| name.to_str()) == shard.as_str()
-            });
+            let held = files.iter().find(|file| file.path.file_name().and_then(|name| name.to_str()) == shard.as_str());
             if let Some(file) = held.filter(|file| !file.infos.contains_key(tensor)) {
                 let reason = format!("is not in this file, though {INDEX} says so");
                 return Err(Error::tensor(&file.path, tensor, reason));
@@ -137,10 +132,7 @@ impl Weights {
         if let Some((name, at)) = tied_head {
             let head = self.files[at].read(&name)?;
             if tensors.get(names::EMBEDDING) != Some(&head) {
-                let reason = format!(
-                    "differs from {}, though config.json says tie_word_embeddings = true",
-                    names::EMBEDDING,
-                );
+                let reason = format!("differs from {}, though config.json says tie_word_embeddings = true", names::EMBEDDING,);
                 return Err(Error::tensor(&self.files[at].path, &name, reason));
             }
         }
@@ -151,10 +143,7 @@ impl Weights {
     fn where_to_look(&self) -> PathBuf {
         match self.files.as_slice() {
             [one] => one.path.clone(),
-            files => files
-                .first()
-                .and_then(|file| file.path.parent())
-                .map_or_else(PathBuf::new, Path::to_path_buf),
+            files => files.first().and_then(|file| file.path.parent()).map_or_else(PathBuf::new, Path::to_path_buf),
         }
     }
 }
@@ -177,8 +166,7 @@ impl WeightFile {
         let mut header = vec![0u8; usize::try_from(length).unwrap_or(0)];
         file.read_exact(&mut header).map_err(Error::io(&path))?;
         // Checks that the tensors lie one after the other and are as long as their shapes say.
-        let metadata: Metadata = serde_json::from_slice(&header)
-            .map_err(|error| Error::file(&path, format!("damaged header: {error}")))?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| Error::file(&path, format!("damaged header: {error}")))?;
         let wanted = metadata.data_len() as u64;
         let data_start = 8 + length;
         if wanted != size - data_start {
@@ -187,10 +175,7 @@ impl WeightFile {
             let reason = format!("{word}: {given} bytes of data, the header asks for {wanted}");
             // The first tensor that is not whole.
             let infos = metadata.tensors();
-            let cut = infos
-                .iter()
-                .filter(|(_, info)| info.data_offsets.1 as u64 > given)
-                .min_by_key(|(_, info)| info.data_offsets);
+            let cut = infos.iter().filter(|(_, info)| info.data_offsets.1 as u64 > given).min_by_key(|(_, info)| info.data_offsets);
             return Err(match cut {
                 Some((name, _)) => Error::tensor(&path, name, reason),
                 None => Error::file(&path, reason),
@@ -218,9 +203,7 @@ impl WeightFile {
         let mut bytes = vec![0u8; end - start];
         let start = self.data_start + start as u64;
         self.file.seek(SeekFrom::Start(start)).map_err(Error::io(&self.path))?;
-        self.file
-            .read_exact(&mut bytes)
-            .map_err(|error| Error::tensor(&self.path, name, error.to_string()))?;
+        self.file.read_exact(&mut bytes).map_err(|error| Error::tensor(&self.path, name, error.to_string()))?;
         Ok(HostTensor { shape: info.shape.clone(), data: convert(&bytes) })
     }
 }
@@ -231,8 +214,7 @@ fn tokenizer(folder: &Path, config: &Map<String, Value>) -> Result<Option<Tokeni
         return Ok(None);
     }
     let bytes = std::fs::read(&path).map_err(Error::io(&path))?;
-    let tokenizer =
-        Tokenizer::from_json(bytes).map_err(|error| Error::file(&path, error.to_string()))?;
+    let tokenizer = Tokenizer::from_json(bytes).map_err(|error| Error::file(&path, error.to_string()))?;
     Ok(Some(tokenizer.with_config(config.clone())))
 }
 
@@ -280,10 +262,7 @@ fn chat_template(folder: &Path, config: &Map<String, Value>) -> Result<Option<Ch
         let named = |entry: &Value, name: &str| entry.get("name").is_some_and(|given| given == name);
         let text = match config.get("chat_template") {
             Some(Value::String(source)) => Some(source.as_str()),
-            Some(Value::Array(list)) => list
-                .iter()
-                .find(|entry| named(entry, "default"))
-                .and_then(|entry| entry.get("template")?.as_str()),
+            Some(Value::Array(list)) => list.iter().find(|entry| named(entry, "default")).and_then(|entry| entry.get("template")?.as_str()),
             _ => None,
         };
         let Some(text) = text else { return Ok(None) };

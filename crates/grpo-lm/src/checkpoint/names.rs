@@ -100,8 +100,7 @@ mod tests {
     #[test]
     fn names_are_distinct_and_biases_follow_the_family() {
         let llama = ModelConfig { attention_bias: true, mlp_bias: true, ..ModelConfig::default() };
-        let qwen2 =
-            ModelConfig { architecture: Architecture::Qwen2, mlp_bias: false, ..llama.clone() };
+        let qwen2 = ModelConfig { architecture: Architecture::Qwen2, mlp_bias: false, ..llama.clone() };
         let count = |config: &ModelConfig| {
             let mut names: Vec<_> = tensors(config).into_iter().map(|(name, _)| name).collect();
             names.sort();

@@ -67,11 +67,7 @@ impl ModelConfig {
             allowed: "must be JSON".into(),
         })?;
         let Value::Object(object) = value else {
-            return Err(Error::Config {
-                field: "config.json",
-                given: "no object".into(),
-                allowed: "must be a JSON object".into(),
-            });
+            return Err(Error::Config { field: "config.json", given: "no object".into(), allowed: "must be a JSON object".into() });
         };
         let fields = Fields(&object);
         let architecture = fields.architecture()?;
@@ -98,12 +94,10 @@ impl ModelConfig {
             rope_theta,
             rope_scaling,
             tie_word_embeddings: fields.switch("tie_word_embeddings")?,
-            attention_bias: architecture == Architecture::Qwen2
-                || fields.switch("attention_bias")?,
+            attention_bias: architecture == Architecture::Qwen2 || fields.switch("attention_bias")?,
             mlp_bias: !qwen && fields.switch("mlp_bias")?,
             qk_norm: architecture == Architecture::Qwen3,
-            max_position_embeddings: fields
-                .size("max_position_embeddings", Some(if qwen { 32_768 } else { 2048 }))?,
+            max_position_embeddings: fields.size("max_position_embeddings", Some(if qwen { 32_768 } else { 2048 }))?,
         };
         config.validate()?;
         Ok(config)
@@ -154,12 +148,7 @@ fn scaling_to_json(scaling: RopeScaling) -> Value {
     match scaling {
         RopeScaling::None => Value::Null,
         RopeScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
-        RopeScaling::Llama3 {
-            factor,
-            low_freq_factor,
-            high_freq_factor,
-            original_max_position_embeddings,
-        } => json!({
+        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } => json!({
             "rope_type": "llama3",
             "factor": factor,
             "low_freq_factor": low_freq_factor,
@@ -179,15 +168,12 @@ impl<'a> Fields<'a> {
 
     fn architecture(&self) -> Result<Architecture> {
         let model_type = self.get("model_type").and_then(Value::as_str).unwrap_or("missing");
-        let Some(architecture) = Architecture::ALL.into_iter().find(|a| a.name() == model_type)
-        else {
+        let Some(architecture) = Architecture::ALL.into_iter().find(|a| a.name() == model_type) else {
             return Err(Error::unsupported("model_type", model_type, FAMILIES));
         };
         // The same family has heads for other tasks, with other tensors.
         match self.get("architectures") {
-            Some(Value::Array(classes))
-                if !classes.iter().any(|class| class == architecture.class_name()) =>
-            {
+            Some(Value::Array(classes)) if !classes.iter().any(|class| class == architecture.class_name()) => {
                 let given = Value::Array(classes.clone());
                 Err(Error::unsupported("architectures", given, architecture.class_name()))
             }
@@ -256,8 +242,7 @@ impl<'a> Fields<'a> {
                 factor: required("factor")?,
                 low_freq_factor: required("low_freq_factor")?,
                 high_freq_factor: required("high_freq_factor")?,
-                original_max_position_embeddings: source
-                    .size("original_max_position_embeddings", None)?,
+                original_max_position_embeddings: source.size("original_max_position_embeddings", None)?,
             },
             Some(other) => return Err(Error::unsupported("rope_type", other, SCALINGS)),
         };
@@ -268,23 +253,18 @@ impl<'a> Fields<'a> {
         match (self.get(field), default) {
             (None, Some(default)) => Ok(default),
             (None, None) => Err(wrong(field, &Value::Null, "must be there")),
-            (Some(value), _) => value
-                .as_u64()
-                .and_then(|size| usize::try_from(size).ok())
-                .ok_or_else(|| wrong(field, value, "must be a whole number")),
+            (Some(value), _) => {
+                value.as_u64().and_then(|size| usize::try_from(size).ok()).ok_or_else(|| wrong(field, value, "must be a whole number"))
+            }
         }
     }
 
     fn number(&self, field: &'static str, default: f64) -> Result<f64> {
-        self.get(field).map_or(Ok(default), |value| {
-            value.as_f64().ok_or_else(|| wrong(field, value, "must be a number"))
-        })
+        self.get(field).map_or(Ok(default), |value| value.as_f64().ok_or_else(|| wrong(field, value, "must be a number")))
     }
 
     fn switch(&self, field: &'static str) -> Result<bool> {
-        self.get(field).map_or(Ok(false), |value| {
-            value.as_bool().ok_or_else(|| wrong(field, value, "must be true or false"))
-        })
+        self.get(field).map_or(Ok(false), |value| value.as_bool().ok_or_else(|| wrong(field, value, "must be true or false")))
     }
 }
 
@@ -324,12 +304,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_equal() {
         let llama = ModelConfig::default();
-        let scaled = RopeScaling::Llama3 {
-            factor: 32.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_max_position_embeddings: 8192,
-        };
+        let scaled =
+            RopeScaling::Llama3 { factor: 32.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 };
         for config in [
             ModelConfig { rope_scaling: scaled, ..llama.clone() },
             ModelConfig { attention_bias: true, mlp_bias: true, ..llama.clone() },

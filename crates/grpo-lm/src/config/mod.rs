@@ -92,15 +92,9 @@ impl RopeScaling {
         match *self {
             Self::None => 1.0,
             Self::Linear { factor } => factor,
-            Self::Llama3 {
-                factor,
-                low_freq_factor: low,
-                high_freq_factor: high,
-                original_max_position_embeddings,
-            } => {
+            Self::Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings } => {
                 // Turns within the original context: C / w.
-                let turns =
-                    original_max_position_embeddings as f64 * frequency / core::f64::consts::TAU;
+                let turns = original_max_position_embeddings as f64 * frequency / core::f64::consts::TAU;
                 if turns > high {
                     1.0
                 } else if turns < low {
@@ -263,12 +257,7 @@ impl ModelConfig {
         match self.rope_scaling {
             RopeScaling::None => Ok(()),
             RopeScaling::Linear { factor } => positive("rope_scaling.factor", factor),
-            RopeScaling::Llama3 {
-                factor,
-                low_freq_factor: low,
-                high_freq_factor: high,
-                original_max_position_embeddings: original,
-            } => {
+            RopeScaling::Llama3 { factor, low_freq_factor: low, high_freq_factor: high, original_max_position_embeddings: original } => {
                 positive("rope_scaling.factor", factor)?;
                 positive("rope_scaling.low_freq_factor", low)?;
                 positive("rope_scaling.high_freq_factor", high)?;
@@ -287,18 +276,10 @@ impl ModelConfig {
 }
 
 fn positive(field: &'static str, given: f64) -> Result<()> {
-    if given.is_finite() && given > 0.0 {
-        Ok(())
-    } else {
-        refuse(field, given, "must be finite and above 0")
-    }
+    if given.is_finite() && given > 0.0 { Ok(()) } else { refuse(field, given, "must be finite and above 0") }
 }
 
-fn refuse<T>(
-    field: &'static str,
-    given: impl std::fmt::Display,
-    allowed: impl Into<String>,
-) -> Result<T> {
+fn refuse<T>(field: &'static str, given: impl std::fmt::Display, allowed: impl Into<String>) -> Result<T> {
     Err(Error::Config { field, given: given.to_string(), allowed: allowed.into() })
 }
 
@@ -346,12 +327,8 @@ mod tests {
 
     #[test]
     fn llama3_scaling_keeps_high_frequencies_and_divides_low_ones() {
-        let scaling = RopeScaling::Llama3 {
-            factor: 8.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_max_position_embeddings: 8192,
-        };
+        let scaling =
+            RopeScaling::Llama3 { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 };
         assert_eq!(scaling.divisor(1.0), 1.0);
         assert_eq!(scaling.divisor(1e-5), 8.0);
         // 2.5 turns: half way between 1 and 4, 1 / (0.5 / 8 + 0.5) by hand.

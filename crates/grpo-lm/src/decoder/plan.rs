@@ -83,8 +83,7 @@ impl Plan {
         let as_groups: Vec<Vec<usize>> = prompt_lengths.iter().map(|&l| vec![l]).collect();
         let prompt_layout = Layout::new(0, &as_groups, device);
         let prompt_width = prompt_layout.width();
-        let inputs: Vec<Vec<usize>> =
-            used.iter().map(|&p| members[p].iter().map(|&n| completions.lengths()[n] - 1).collect()).collect();
+        let inputs: Vec<Vec<usize>> = used.iter().map(|&p| members[p].iter().map(|&n| completions.lengths()[n] - 1).collect()).collect();
         let completion_layout = Layout::new(prompt_rows, &inputs, device);
         let width = completion_layout.width();
         Ok(Self {
@@ -118,7 +117,9 @@ fn check_length(row: usize, prompt: usize, completion: usize, config: &ModelConf
     let limit = config.max_position_embeddings;
     if prompt + completion > limit {
         let total = prompt + completion;
-        let problem = format!("row {row} has {prompt} prompt and {completion} completion tokens, {total} in all, must be at most the context of {limit}");
+        let problem = format!(
+            "row {row} has {prompt} prompt and {completion} completion tokens, {total} in all, must be at most the context of {limit}"
+        );
         return Err(Error::input("completion", problem));
     }
     Ok(())

@@ -54,11 +54,7 @@ pub enum WeightType {
 /// assert_eq!(Checkpoint::open(folder.path())?.tensors, checkpoint.tensors);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn write_hf_folder(
-    folder: impl AsRef<Path>,
-    checkpoint: &Checkpoint,
-    weights: WeightType,
-) -> Result<()> {
+pub fn write_hf_folder(folder: impl AsRef<Path>, checkpoint: &Checkpoint, weights: WeightType) -> Result<()> {
     let folder = folder.as_ref();
     checkpoint.validate()?;
     make_folder(folder)?;
@@ -79,9 +75,7 @@ pub fn write_hf_folder(
     .into();
     if let Some(tokenizer) = &checkpoint.tokenizer {
         let bytes = tokenizer.to_json()?;
-        write_atomically(&folder.join("tokenizer.json"), |out| {
-            std::io::Write::write_all(out, &bytes)
-        })?;
+        write_atomically(&folder.join("tokenizer.json"), |out| std::io::Write::write_all(out, &bytes))?;
         let settings = Value::Object(tokenizer_config(checkpoint, tokenizer.config()));
         write_json(&folder.join("tokenizer_config.json"), &settings)?;
     }

@@ -20,10 +20,7 @@ use crate::checkpoint::HostTensor;
 use crate::error::{Error, Result};
 
 /// Writes a file by way of a temporary one beside it. `fill` gets the open temporary file.
-fn write_atomically(
-    path: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
-) -> Result<()> {
+fn write_atomically(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     // Two processes that write the same file do not share a temporary one.
     name.push(format!(".{}.partial", std::process::id()));
@@ -67,11 +64,7 @@ fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// Writes tensors in the safetensors format, one at a time: no second copy of the model in memory.
-fn write_safetensors<'a>(
-    path: &Path,
-    tensors: impl Iterator<Item = (&'a str, &'a HostTensor)>,
-    weights: WeightType,
-) -> Result<()> {
+fn write_safetensors<'a>(path: &Path, tensors: impl Iterator<Item = (&'a str, &'a HostTensor)>, weights: WeightType) -> Result<()> {
     let mut all = Vec::new();
     for (name, tensor) in tensors {
         if tensor.shape.iter().product::<usize>() != tensor.data.len() {
@@ -93,24 +86,16 @@ fn write_safetensors<'a>(
     })
 }
 
-fn header(
-    tensors: &[(&str, Bytes<'_>)],
-    metadata: HashMap<String, String>,
-) -> Result<Vec<u8>, String> {
+fn header(tensors: &[(&str, Bytes<'_>)], metadata: HashMap<String, String>) -> Result<Vec<u8>, String> {
     let mut infos = Vec::with_capacity(tensors.len());
     let mut offset = 0;
     for (name, bytes) in tensors {
         let end = offset + bytes.data_len();
-        let info = TensorInfo {
-            dtype: bytes.dtype(),
-            shape: bytes.tensor.shape.clone(),
-            data_offsets: (offset, end),
-        };
+        let info = TensorInfo { dtype: bytes.dtype(), shape: bytes.tensor.shape.clone(), data_offsets: (offset, end) };
         infos.push(((*name).to_owned(), info));
         offset = end;
     }
-    let metadata = Metadata::new(Some(metadata), infos)
-        .map_err(|error| error.to_string())?;
+    let metadata = Metadata::new(Some(metadata), infos).map_err(|error| error.to_string())?;
     let mut header = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
     // Tensors begin at a multiple of 8.
     header.resize(header.len().next_multiple_of(8), b' ');
@@ -135,12 +120,8 @@ impl Bytes<'_> {
         let data = &self.tensor.data;
         match self.weights {
             WeightType::F32 => data.iter().flat_map(|value| value.to_le_bytes()).collect(),
-            WeightType::F16 => {
-                data.iter().flat_map(|value| half::f16::from_f32(*value).to_le_bytes()).collect()
-            }
-            WeightType::Bf16 => {
-                data.iter().flat_map(|value| half::bf16::from_f32(*value).to_le_bytes()).collect()
-            }
+            WeightType::F16 => data.iter().flat_map(|value| half::f16::from_f32(*value).to_le_bytes()).collect(),
+            WeightType::Bf16 => data.iter().flat_map(|value| half::bf16::from_f32(*value).to_le_bytes()).collect(),
         }
     }
 

@@ -142,8 +142,7 @@ pub fn read_peft(folder: impl AsRef<Path>) -> Result<PeftAdapter> {
     let folder = folder.as_ref();
     let path = folder.join(CONFIG);
     let text = std::fs::read(&path).map_err(Error::io(&path))?;
-    let config: Map<String, Value> =
-        serde_json::from_slice(&text).map_err(|error| Error::file(&path, error.to_string()))?;
+    let config: Map<String, Value> = serde_json::from_slice(&text).map_err(|error| Error::file(&path, error.to_string()))?;
     refuse_what_is_not_plain_lora(&config)?;
     let number = |field: &str| {
         let value = config.get(field).unwrap_or(&Value::Null);
@@ -151,11 +150,7 @@ pub fn read_peft(folder: impl AsRef<Path>) -> Result<PeftAdapter> {
     };
     let rank = config.get("r").and_then(Value::as_u64).and_then(|rank| usize::try_from(rank).ok());
     let adapter = PeftAdapter {
-        base_model: config
-            .get("base_model_name_or_path")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
+        base_model: config.get("base_model_name_or_path").and_then(Value::as_str).unwrap_or_default().to_owned(),
         rank: rank.ok_or_else(|| Error::file(&path, "r must be a whole number"))?,
         alpha: number("lora_alpha")?,
         factors: read_factors(&folder.join(WEIGHTS))?,
@@ -203,12 +198,8 @@ fn read_factors(path: &Path) -> Result<BTreeMap<String, LoraFactors>> {
         };
         let data = match view.dtype() {
             Dtype::F32 => crate::checkpoint::elements(view.data(), f32::from_le_bytes),
-            Dtype::F16 => {
-                crate::checkpoint::elements(view.data(), |b| half::f16::from_le_bytes(b).to_f32())
-            }
-            Dtype::BF16 => {
-                crate::checkpoint::elements(view.data(), |b| half::bf16::from_le_bytes(b).to_f32())
-            }
+            Dtype::F16 => crate::checkpoint::elements(view.data(), |b| half::f16::from_le_bytes(b).to_f32()),
+            Dtype::BF16 => crate::checkpoint::elements(view.data(), |b| half::bf16::from_le_bytes(b).to_f32()),
             other => {
                 let reason = format!("type {other:?} is not supported; supported: F32, F16, BF16");
                 return Err(Error::tensor(path, name, reason));
@@ -236,10 +227,8 @@ mod tests {
     use super::*;
 
     fn adapter() -> PeftAdapter {
-        let tensor = |shape: [usize; 2]| HostTensor {
-            data: (0..shape[0] * shape[1]).map(|i| i as f32 * 0.1).collect(),
-            shape: shape.to_vec(),
-        };
+        let tensor =
+            |shape: [usize; 2]| HostTensor { data: (0..shape[0] * shape[1]).map(|i| i as f32 * 0.1).collect(), shape: shape.to_vec() };
         let factors = |out| LoraFactors { a: tensor([2, 4]), b: tensor([out, 2]) };
         PeftAdapter {
             base_model: "owner/name".into(),
@@ -275,12 +264,9 @@ mod tests {
         write_peft(folder.path(), &adapter()).unwrap();
         let path = folder.path().join(CONFIG);
         let good: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        for (field, value) in [
-            ("use_dora", json!(true)),
-            ("peft_type", json!("VERA")),
-            ("modules_to_save", json!(["lm_head"])),
-            ("r", json!(3)),
-        ] {
+        for (field, value) in
+            [("use_dora", json!(true)), ("peft_type", json!("VERA")), ("modules_to_save", json!(["lm_head"])), ("r", json!(3))]
+        {
             let mut bad = good.clone();
             bad[field] = value;
             std::fs::write(&path, bad.to_string()).unwrap();

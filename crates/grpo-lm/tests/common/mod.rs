@@ -32,8 +32,13 @@ pub fn llama() -> ModelConfig {
 
 /// One of each family: tied and untied, with and without biases and head norms.
 pub fn families() -> [ModelConfig; 3] {
-    let qwen2 =
-        ModelConfig { architecture: Architecture::Qwen2, attention_bias: true, tie_word_embeddings: false, num_key_value_heads: 1, ..llama() };
+    let qwen2 = ModelConfig {
+        architecture: Architecture::Qwen2,
+        attention_bias: true,
+        tie_word_embeddings: false,
+        num_key_value_heads: 1,
+        ..llama()
+    };
     let qwen3 = ModelConfig { architecture: Architecture::Qwen3, qk_norm: true, num_key_value_heads: 3, ..llama() };
     [llama(), qwen2, qwen3]
 }

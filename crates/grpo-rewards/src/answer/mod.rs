@@ -7,5 +7,6 @@ mod rewards;
 
 pub use extract::{Extract, Presence, Thoughts};
 pub use number::only_number;
+pub(crate) use chars::plain;
 pub(crate) use rewards::verdict;
 pub use rewards::{ExactAnswer, LineAnswer, NumericAnswer, gold_text};

@@ -12,7 +12,7 @@ use crate::loss::terms::Terms;
 /// # Source
 /// GMPO (arXiv 2507.20673); verl's `geo_mean`.
 pub fn gmpo(terms: &Terms, low: f64, high: f64, length_epsilon: f64) -> PolicyTerm {
-    let x = terms.token.raw.clone(); // [N, Tc]
+    let x = terms.token.log.clone(); // [N, Tc]
     let inside = x.clone().clamp(-low, high); // [N, Tc]
     let lengths = terms.mask.clone().sum_dim(1); // [N, 1]
     // A row without tokens has no mean; its sum is 0 whatever it is divided by.

@@ -97,10 +97,7 @@ impl BlockType {
             _ => {}
         }
         let decode = || {
-            qtensor_from_ggml(self.dtype, bytes, shape.to_vec(), &Device::Cpu)?
-                .dequantize(&Device::Cpu)?
-                .flatten_all()?
-                .to_vec1::<f32>()
+            qtensor_from_ggml(self.dtype, bytes, shape.to_vec(), &Device::Cpu)?.dequantize(&Device::Cpu)?.flatten_all()?.to_vec1::<f32>()
         };
         // The sizes are right, so nothing should panic; if it does, it is one file's failure.
         match catch_unwind(AssertUnwindSafe(decode)) {

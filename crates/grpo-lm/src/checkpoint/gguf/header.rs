@@ -82,33 +82,21 @@ pub(super) fn read(path: &Path, file: &mut File) -> Result<Header> {
     };
     let here = reader.inner.stream_position().map_err(Error::io(path))?;
     let data_start = here.next_multiple_of(alignment);
-    place(path, entries, data_start, size).map(|tensors| Header {
-        path: path.to_path_buf(),
-        metadata,
-        tensors,
-    })
+    place(path, entries, data_start, size).map(|tensors| Header { path: path.to_path_buf(), metadata, tensors })
 }
 
 /// A tensor as its entry says, not yet held against the size of the file.
 type Entry = (Vec<usize>, BlockType, u64);
 
-fn place(
-    path: &Path,
-    entries: BTreeMap<String, Entry>,
-    data_start: u64,
-    size: u64,
-) -> Result<BTreeMap<String, TensorInfo>> {
+fn place(path: &Path, entries: BTreeMap<String, Entry>, data_start: u64, size: u64) -> Result<BTreeMap<String, TensorInfo>> {
     let mut tensors = BTreeMap::new();
     let mut total = 0u64;
     for (name, (shape, block_type, offset)) in entries {
         let bytes = count(&shape).and_then(|elements| block_type.bytes(elements));
         let row = shape.last().copied().unwrap_or(0);
         let Some(bytes) = bytes.filter(|_| row.is_multiple_of(block_type.elements())) else {
-            let reason = format!(
-                "shape {shape:?} of {} is not made of rows of whole blocks of {}",
-                block_type.name(),
-                block_type.elements(),
-            );
+            let reason =
+                format!("shape {shape:?} of {} is not made of rows of whole blocks of {}", block_type.name(), block_type.elements(),);
             return Err(Error::tensor(path, &name, reason));
         };
         let start = data_start.saturating_add(offset);
@@ -222,9 +210,7 @@ impl Reader<'_> {
                 Value::Other
             }
             kind => Value::Wholes(
-                (0..length)
-                    .map(|_| Ok(self.whole(key, kind)?.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
-                    .collect::<Result<_>>()?,
+                (0..length).map(|_| Ok(self.whole(key, kind)?.clamp(i64::MIN.into(), i64::MAX.into()) as i64)).collect::<Result<_>>()?,
             ),
         })
     }
@@ -244,11 +230,7 @@ impl Reader<'_> {
         let code = self.u32()?;
         let offset = self.u64()?;
         let Some(block_type) = BlockType::from_code(code) else {
-            let reason = format!(
-                "type {} is not supported; supported: {}",
-                BlockType::foreign_name(code),
-                BlockType::supported(),
-            );
+            let reason = format!("type {} is not supported; supported: {}", BlockType::foreign_name(code), BlockType::supported(),);
             return Err(Error::tensor(self.path, name, reason));
         };
         Ok((shape, block_type, offset))

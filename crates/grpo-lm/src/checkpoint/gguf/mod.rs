@@ -92,9 +92,7 @@ impl Header {
     fn token(&self, key: &str) -> Result<Option<u32>> {
         match self.metadata.get(key) {
             None => Ok(None),
-            Some(Value::Whole(id)) => {
-                u32::try_from(*id).map(Some).map_err(|_| self.bad(key, "must be a token id"))
-            }
+            Some(Value::Whole(id)) => u32::try_from(*id).map(Some).map_err(|_| self.bad(key, "must be a token id")),
             Some(_) => Err(self.bad(key, "must be a token id")),
         }
     }
@@ -113,8 +111,7 @@ impl Header {
         }
         let hidden_size = self.size(&key("embedding_length"), None)?;
         let heads = self.size(&key("attention.head_count"), None)?;
-        let head_dim =
-            self.size(&key("attention.key_length"), Some(hidden_size / heads.max(1)))?;
+        let head_dim = self.size(&key("attention.key_length"), Some(hidden_size / heads.max(1)))?;
         for field in ["attention.value_length", "rope.dimension_count"] {
             let given = self.size(&key(field), Some(head_dim))?;
             if given != head_dim {
@@ -183,12 +180,8 @@ impl Header {
         };
         let mut bytes = vec![0u8; info.bytes];
         file.seek(SeekFrom::Start(info.start)).map_err(Error::io(&self.path))?;
-        file.read_exact(&mut bytes)
-            .map_err(|error| Error::tensor(&self.path, name, error.to_string()))?;
-        let data = info
-            .block_type
-            .decode(&bytes, &info.shape)
-            .map_err(|reason| Error::tensor(&self.path, name, reason))?;
+        file.read_exact(&mut bytes).map_err(|error| Error::tensor(&self.path, name, error.to_string()))?;
+        let data = info.block_type.decode(&bytes, &info.shape).map_err(|reason| Error::tensor(&self.path, name, reason))?;
         Ok(HostTensor { shape: info.shape.clone(), data })
     }
 
@@ -213,9 +206,7 @@ impl Header {
         let mut tensors = BTreeMap::new();
         for (name, in_file) in wanted {
             let mut tensor = self.tensor(file, &in_file)?;
-            if config.architecture == Architecture::Llama
-                && (name.contains(".q_proj.") || name.contains(".k_proj."))
-            {
+            if config.architecture == Architecture::Llama && (name.contains(".q_proj.") || name.contains(".k_proj.")) {
                 tensor.data = split_rotary_halves(&tensor, config.head_dim);
             }
             tensors.insert(name, tensor);
@@ -247,12 +238,8 @@ fn llama3_scaling(path: &Path, config: &ModelConfig, divisors: &[f32]) -> Result
         return refuse("must have one divisor for each rotary pair");
     }
     let factor = divisors.iter().copied().fold(1.0f32, f32::max);
-    let scaling = RopeScaling::Llama3 {
-        factor: factor.into(),
-        low_freq_factor: 1.0,
-        high_freq_factor: 4.0,
-        original_max_position_embeddings: 8192,
-    };
+    let scaling =
+        RopeScaling::Llama3 { factor: factor.into(), low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 };
     let same = divisors.iter().enumerate().all(|(pair, divisor)| {
         let exponent = -2.0 * pair as f64 / config.head_dim as f64;
         let wanted = scaling.divisor(config.rope_theta.powf(exponent));

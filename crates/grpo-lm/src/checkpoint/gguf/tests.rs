@@ -203,10 +203,7 @@ fn decode_plainly(name: &str, block: &[u8]) -> Vec<f32> {
                 let (scale, low) = if run < 4 {
                     (packed[run] & 63, packed[run + 4] & 63)
                 } else {
-                    (
-                        packed[run + 4] & 15 | packed[run - 4] >> 6 << 4,
-                        packed[run + 4] >> 4 | packed[run] >> 6 << 4,
-                    )
+                    (packed[run + 4] & 15 | packed[run - 4] >> 6 << 4, packed[run + 4] >> 4 | packed[run] >> 6 << 4)
                 };
                 let q = nibble(16 + run / 2 * 32 + i % 32, run % 2);
                 f16(0) * f32::from(scale) * q - f16(2) * f32::from(low)
@@ -317,9 +314,7 @@ fn what_does_not_fit_is_named() {
         change(&mut model);
         model.refusal()
     };
-    let set = |key: &'static str, value: V| {
-        with(&|model| drop(model.metadata.insert(key.into(), value.clone())))
-    };
+    let set = |key: &'static str, value: V| with(&|model| drop(model.metadata.insert(key.into(), value.clone())));
     let text = |text: &str| V::String(text.into());
     for (message, named) in [
         (with(&|m| drop(m.tensors.remove("blk.0.ffn_up.weight"))), "blk.0.ffn_up.weight: is missing"),
@@ -343,15 +338,8 @@ fn what_does_not_fit_is_named() {
 #[test]
 fn llama3_divisors_become_the_scaling_they_came_from() {
     let config = ModelConfig { head_dim: 64, rope_theta: 500_000.0, ..ModelConfig::default() };
-    let scaling = RopeScaling::Llama3 {
-        factor: 32.0,
-        low_freq_factor: 1.0,
-        high_freq_factor: 4.0,
-        original_max_position_embeddings: 8192,
-    };
-    let mut divisors: Vec<f32> = (0..32)
-        .map(|pair| scaling.divisor(500_000f64.powf(-2.0 * f64::from(pair) / 64.0)) as f32)
-        .collect();
+    let scaling = RopeScaling::Llama3 { factor: 32.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 };
+    let mut divisors: Vec<f32> = (0..32).map(|pair| scaling.divisor(500_000f64.powf(-2.0 * f64::from(pair) / 64.0)) as f32).collect();
     assert_eq!(llama3_scaling(Path::new("m"), &config, &divisors).unwrap(), scaling);
     divisors[16] += 0.1;
     let error = llama3_scaling(Path::new("m"), &config, &divisors).unwrap_err().to_string();
@@ -397,12 +385,7 @@ fn special_tokens_are_single_and_the_prefix_is_added_once() {
 fn a_character_in_several_tokens_appears_with_the_last() {
     let tokenizer = Model::new("llama", 8).open().unwrap().tokenizer.unwrap();
     let mut stream = crate::tokenizer::DecodeStream::new();
-    let pieces: Vec<_> = tokenizer
-        .encode("aé b")
-        .unwrap()
-        .into_iter()
-        .map(|id| stream.push(&tokenizer, id).unwrap().to_owned())
-        .collect();
+    let pieces: Vec<_> = tokenizer.encode("aé b").unwrap().into_iter().map(|id| stream.push(&tokenizer, id).unwrap().to_owned()).collect();
     assert_eq!(pieces, ["a", "", "é", " ", "b"]);
     assert_eq!(stream.text(), "aé b");
 }
@@ -447,8 +430,26 @@ fn smollm2_is_read_and_exported_whole() {
 }
 
 const SMOLLM2_IDS: &[(&str, &[u32])] = &[
-    ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n<|im_start|>user\nWhat is 7 + 5?<|im_end|>\n<|im_start|>assistant\n", &[1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198, 1, 4093, 198, 1780, 314, 216, 39, 1232, 216, 37, 47, 2, 198, 1, 520, 9531, 198]),
+    (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n<|im_start|>user\nWhat is 7 + 5?<|im_end|>\n<|im_start|>assistant\n",
+        &[
+            1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198, 1, 4093, 198,
+            1780, 314, 216, 39, 1232, 216, 37, 47, 2, 198, 1, 520, 9531, 198,
+        ],
+    ),
     ("The capital of France is", &[504, 3575, 282, 4649, 314]),
-    ("def add(a, b):\n    return a + b\n\nprint(add(123, 4567))  # ->", &[1604, 803, 24, 81, 28, 278, 727, 472, 1003, 253, 1232, 278, 198, 198, 3272, 24, 2104, 24, 33, 34, 35, 28, 216, 36, 37, 38, 39, 1292, 216, 907, 4722]),
-    ("Café naïve – 你好, мир! 3.14159 🙂 <|im_end|>\n", &[51, 1939, 2756, 15486, 46494, 816, 216, 18645, 250, 48392, 138, 28, 41337, 7872, 9175, 17, 216, 35, 30, 33, 36, 33, 37, 41, 47526, 216, 2, 198]),
+    (
+        "def add(a, b):\n    return a + b\n\nprint(add(123, 4567))  # ->",
+        &[
+            1604, 803, 24, 81, 28, 278, 727, 472, 1003, 253, 1232, 278, 198, 198, 3272, 24, 2104, 24, 33, 34, 35, 28, 216, 36, 37, 38, 39,
+            1292, 216, 907, 4722,
+        ],
+    ),
+    (
+        "Café naïve – 你好, мир! 3.14159 🙂 <|im_end|>\n",
+        &[
+            51, 1939, 2756, 15486, 46494, 816, 216, 18645, 250, 48392, 138, 28, 41337, 7872, 9175, 17, 216, 35, 30, 33, 36, 33, 37, 41,
+            47526, 216, 2, 198,
+        ],
+    ),
 ];

@@ -68,19 +68,14 @@ pub(super) fn build(header: &Header) -> Result<Option<Tokenizer>> {
     let add_bos = header.switch("tokenizer.ggml.add_bos_token")?;
     let add_bos = add_bos.unwrap_or(splitter == Splitter::Llama3);
     let prefix = header.token("tokenizer.ggml.bos_token_id")?.filter(|_| add_bos);
-    let tokenizer = byte_level(tokens, merges, kinds, splitter)
-        .map_err(|reason| Error::file(&header.path, format!("tokenizer: {reason}")))?;
+    let tokenizer =
+        byte_level(tokens, merges, kinds, splitter).map_err(|reason| Error::file(&header.path, format!("tokenizer: {reason}")))?;
     Ok(Some(Tokenizer::new(tokenizer, None, prefix)))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-fn byte_level(
-    tokens: &[String],
-    merges: &[String],
-    kinds: &[i64],
-    splitter: Splitter,
-) -> Result<tokenizers::Tokenizer, BoxError> {
+fn byte_level(tokens: &[String], merges: &[String], kinds: &[i64], splitter: Splitter) -> Result<tokenizers::Tokenizer, BoxError> {
     let mut vocab = Vocab::with_capacity(tokens.len());
     for (id, token) in tokens.iter().enumerate() {
         if vocab.insert(token.clone(), u32::try_from(id)?).is_some() {
@@ -101,10 +96,7 @@ fn byte_level(
         }
         pairs.push((left.to_owned(), right.to_owned()));
     }
-    let model = BPE::builder()
-        .vocab_and_merges(vocab, pairs)
-        .ignore_merges(splitter == Splitter::Llama3)
-        .build()?;
+    let model = BPE::builder().vocab_and_merges(vocab, pairs).ignore_merges(splitter == Splitter::Llama3).build()?;
     let mut tokenizer = tokenizers::Tokenizer::new(model);
     tokenizer.with_pre_tokenizer(Some(splitter.build()?));
     tokenizer.with_decoder(Some(ByteLevel::default()));

@@ -48,9 +48,7 @@ fn edit(folder: &tempfile::TempDir, file: &str, change: impl FnOnce(&mut Value))
 
 /// Writes safetensors by the library itself, as any other program would.
 fn save(path: &Path, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) {
-    let views = tensors
-        .iter()
-        .map(|(name, dtype, shape, data)| (*name, TensorView::new(*dtype, shape.to_vec(), data).unwrap()));
+    let views = tensors.iter().map(|(name, dtype, shape, data)| (*name, TensorView::new(*dtype, shape.to_vec(), data).unwrap()));
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     std::fs::write(path, serialize(views, Some(metadata)).unwrap()).unwrap();
 }
@@ -60,21 +58,14 @@ fn f32_bytes(data: &[f32]) -> Vec<u8> {
 }
 
 fn whole<'a>(checkpoint: &'a Checkpoint) -> Vec<(&'a str, Dtype, &'a [usize], Vec<u8>)> {
-    let one = |(name, tensor): (&'a String, &'a HostTensor)| {
-        (name.as_str(), Dtype::F32, tensor.shape.as_slice(), f32_bytes(&tensor.data))
-    };
+    let one = |(name, tensor): (&'a String, &'a HostTensor)| (name.as_str(), Dtype::F32, tensor.shape.as_slice(), f32_bytes(&tensor.data));
     checkpoint.tensors.iter().map(one).collect()
 }
 
 #[test]
 fn what_is_written_is_read_back_equal_in_every_family() {
     let qwen2 = ModelConfig { architecture: Architecture::Qwen2, attention_bias: true, ..small() };
-    let qwen3 = ModelConfig {
-        architecture: Architecture::Qwen3,
-        qk_norm: true,
-        tie_word_embeddings: false,
-        ..small()
-    };
+    let qwen3 = ModelConfig { architecture: Architecture::Qwen3, qk_norm: true, tie_word_embeddings: false, ..small() };
     for config in [small(), qwen2, qwen3, ModelConfig { attention_bias: true, mlp_bias: true, ..small() }] {
         let (folder, checkpoint) = written(config);
         let again = Checkpoint::open(folder.path()).unwrap();
@@ -146,8 +137,7 @@ fn shards_of_any_name_are_read_and_a_hole_in_them_is_named() {
     save(&folder.path().join("first.safetensors"), left);
     save(&folder.path().join("second.bin.safetensors"), right);
     let shard = |at: usize| if at < 5 { "first.safetensors" } else { "second.bin.safetensors" };
-    let map: Map<String, Value> =
-        all.iter().enumerate().map(|(at, (name, ..))| ((*name).to_owned(), shard(at).into())).collect();
+    let map: Map<String, Value> = all.iter().enumerate().map(|(at, (name, ..))| ((*name).to_owned(), shard(at).into())).collect();
     let index = folder.path().join(INDEX);
     std::fs::write(&index, json!({ "metadata": {}, "weight_map": map }).to_string()).unwrap();
     assert_eq!(Checkpoint::open(folder.path()).unwrap().tensors, checkpoint.tensors);

@@ -1,0 +1,1 @@
+//! Measurements of `grpo-core`: `cargo bench -p grpo-bench-core`.

@@ -1,0 +1,689 @@
+//! The parser: one loop over tokens with a stack of its own, so that no input can overflow the program's.
+
+use num_rational::BigRational;
+
+use super::token::{Lexer, Tok};
+use super::tree::{Bracket, Constant, Function, Id, Node, Op, Tree};
+use super::words::{Meaning, Word, command, function, word};
+use crate::answer::plain;
+
+/// The longest text that is parsed, in bytes.
+pub(crate) const MAX_LENGTH: usize = 8192;
+/// How deep brackets, fractions, roots, powers and prefixes may nest, all together.
+const MAX_DEPTH: usize = 128;
+
+/// Reads a text as mathematics; `None` where it is not, or is out of bounds.
+pub(crate) fn parse(text: &str) -> Option<Tree> {
+    if text.len() > MAX_LENGTH {
+        return None;
+    }
+    let mut parser = Parser { lexer: Lexer::new(text), nodes: Vec::new(), stack: Vec::new(), operand_next: true };
+    while let Some(token) = parser.lexer.next() {
+        if parser.stack.len() > 3 * MAX_DEPTH {
+            return None;
+        }
+        if parser.operand_next { parser.operand(token)? } else { parser.operator(token)? }
+    }
+    parser.finish()
+}
+
+/// What waits on the stack.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Value(Id),
+    Infix(Op),
+    Prefix(Prefix),
+    Open { bracket: Bracket, rows: Vec<Vec<Id>> },
+    Need(Need),
+}
+
+/// Operators before their operand.
+#[derive(Debug)]
+pub(super) enum Prefix {
+    Negative,
+    /// A sign within an exponent binds before anything else.
+    Tight,
+    Positive,
+    PlusMinus {
+        minus_first: bool,
+    },
+    Function {
+        function: Function,
+        power: Option<Id>,
+        inverse: bool,
+    },
+    Log {
+        base: Option<Id>,
+    },
+    Big(String),
+}
+
+impl Prefix {
+    fn tightness(&self) -> u8 {
+        match self {
+            Self::Tight => 13,
+            Self::Function { .. } | Self::Log { .. } => 9,
+            _ => 7,
+        }
+    }
+}
+
+/// Arguments that a command waits for.
+#[derive(Debug)]
+pub(super) enum Need {
+    Top { binomial: bool },
+    Bottom { top: Id, binomial: bool },
+    Root(Option<Id>),
+    Power(Id),
+}
+
+pub(super) struct Parser<'t> {
+    pub(super) lexer: Lexer<'t>,
+    nodes: Vec<Node>,
+    pub(super) stack: Vec<Entry>,
+    operand_next: bool,
+}
+
+impl<'t> Parser<'t> {
+    pub(super) fn add(&mut self, node: Node) -> Id {
+        self.nodes.push(node);
+        u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn node(&self, id: Id) -> Option<&Node> {
+        self.nodes.get(id as usize)
+    }
+
+    pub(super) fn top(&self) -> Option<Id> {
+        match self.stack.last() {
+            Some(Entry::Value(id)) => Some(*id),
+            _ => None,
+        }
+    }
+
+    pub(super) fn top_node(&self) -> Option<&Node> {
+        self.top().and_then(|id| self.node(id))
+    }
+
+    pub(super) fn replace_top(&mut self, node: Node) {
+        let id = self.add(node);
+        self.stack.pop();
+        self.stack.push(Entry::Value(id));
+    }
+
+    /// Hands an operand to whatever waits for it.
+    fn deliver(&mut self, mut id: Id) {
+        loop {
+            match self.stack.last() {
+                Some(Entry::Need(_)) => {}
+                _ => break,
+            }
+            let Some(Entry::Need(need)) = self.stack.pop() else { break };
+            id = match need {
+                Need::Top { binomial } => {
+                    self.stack.push(Entry::Need(Need::Bottom { top: id, binomial }));
+                    self.operand_next = true;
+                    return;
+                }
+                Need::Bottom { top, binomial: true } => self.add(Node::Binomial(top, id)),
+                Need::Bottom { top, binomial: false } => {
+                    let fraction = self.add(Node::Divide(top, id));
+                    self.mixed(top, id).unwrap_or(fraction)
+                }
+                Need::Root(index) => self.add(Node::Root(index, id)),
+                Need::Power(base) => self.add(Node::Power(base, id)),
+            };
+        }
+        self.stack.push(Entry::Value(id));
+        self.operand_next = false;
+    }
+
+    /// An integer literal right before a proper fraction of integer literals: a mixed number.
+    fn mixed(&mut self, top: Id, bottom: Id) -> Option<Id> {
+        let [.., Entry::Value(whole), Entry::Infix(Op::Juxtapose)] = self.stack.as_slice() else { return None };
+        let whole = *whole;
+        let literal = |id: Id| match self.node(id) {
+            Some(Node::Number { value, integer_literal: true, .. }) => Some(value.clone()),
+            _ => None,
+        };
+        let (part, of) = (literal(top)?, literal(bottom)?);
+        let number = literal(whole)?;
+        if part >= of {
+            return None;
+        }
+        let value = number + part / of;
+        self.stack.truncate(self.stack.len() - 2);
+        Some(self.add(Node::Number { value, decimals: None, integer_literal: false }))
+    }
+
+    /// Builds what binds at least as tightly as `least`.
+    fn reduce(&mut self, least: u8, from_right: bool) -> Option<()> {
+        loop {
+            let length = self.stack.len();
+            let Some(Entry::Value(value)) = self.stack.last() else { return Some(()) };
+            let value = *value;
+            match length.checked_sub(2).and_then(|at| self.stack.get(at)) {
+                Some(Entry::Prefix(prefix)) if prefix.tightness() >= least => {
+                    self.stack.pop();
+                    let Some(Entry::Prefix(prefix)) = self.stack.pop() else { return None };
+                    let built = self.prefixed(prefix, value);
+                    self.stack.push(Entry::Value(built));
+                }
+                Some(Entry::Infix(op)) if op.tightness() > least || (op.tightness() == least && !from_right) => {
+                    let op = *op;
+                    self.stack.pop();
+                    self.stack.pop();
+                    let Some(Entry::Value(left)) = self.stack.pop() else { return None };
+                    let built = self.combined(op, left, value)?;
+                    self.stack.push(Entry::Value(built));
+                }
+                _ => return Some(()),
+            }
+        }
+    }
+
+    fn prefixed(&mut self, prefix: Prefix, value: Id) -> Id {
+        match prefix {
+            Prefix::Negative | Prefix::Tight => self.add(Node::Negative(value)),
+            Prefix::Positive => value,
+            Prefix::PlusMinus { minus_first } => self.add(Node::PlusMinus { left: None, right: value, minus_first }),
+            Prefix::Function { function, power, inverse } => {
+                let function = if inverse { inverted(function) } else { function };
+                let applied = self.add(Node::Function(function, value));
+                power.map_or(applied, |power| self.add(Node::Power(applied, power)))
+            }
+            Prefix::Log { base } => self.add(Node::Log(base, value)),
+            Prefix::Big(name) => self.add(Node::Big(name, value)),
+        }
+    }
+
+    fn combined(&mut self, op: Op, left: Id, right: Id) -> Option<Id> {
+        let node = match op {
+            Op::Plus => Node::Plus(left, right),
+            Op::Minus => Node::Minus(left, right),
+            Op::PlusMinus => Node::PlusMinus { left: Some(left), right, minus_first: false },
+            Op::MinusPlus => Node::PlusMinus { left: Some(left), right, minus_first: true },
+            Op::Times | Op::Juxtapose => Node::Times(left, right),
+            Op::Divide => Node::Divide(left, right),
+            Op::Mod => Node::Mod(left, right),
+            Op::Power => Node::Power(left, right),
+            Op::Apply => match self.node(left)? {
+                Node::Symbol(name) => Node::Apply(name.clone(), right),
+                _ => return None,
+            },
+            Op::OtherSet => Node::Opaque,
+            // Lists grow in place: what they hold was built later, but nothing below a list is evaluated through it.
+            Op::Comma | Op::Semicolon => {
+                let grouping = op == Op::Semicolon;
+                if let Some(Node::Sequence { items, grouped }) = self.nodes.get_mut(left as usize)
+                    && *grouped == grouping
+                {
+                    items.push(right);
+                    return Some(left);
+                }
+                Node::Sequence { items: vec![left, right], grouped: grouping }
+            }
+            Op::Union => {
+                if let Some(Node::Union(items)) = self.nodes.get_mut(left as usize) {
+                    items.push(right);
+                    return Some(left);
+                }
+                Node::Union(vec![left, right])
+            }
+            Op::Ratio => {
+                if let Some(Node::Ratio(items)) = self.nodes.get_mut(left as usize) {
+                    items.push(right);
+                    return Some(left);
+                }
+                Node::Ratio(vec![left, right])
+            }
+            _ => {
+                if let Some(Node::Relation { rest, .. }) = self.nodes.get_mut(left as usize) {
+                    rest.push((op, right));
+                    return Some(left);
+                }
+                Node::Relation { first: left, rest: vec![(op, right)] }
+            }
+        };
+        Some(self.add(node))
+    }
+
+    pub(super) fn infix(&mut self, op: Op) -> Option<()> {
+        self.reduce(op.tightness(), op == Op::Power)?;
+        self.stack.push(Entry::Infix(op));
+        self.operand_next = true;
+        Some(())
+    }
+
+    /// Waits for an exponent in braces.
+    pub(super) fn need_power(&mut self, base: Id) {
+        self.stack.push(Entry::Need(Need::Power(base)));
+        self.operand_next = true;
+    }
+
+    fn open(&mut self, bracket: Bracket) {
+        self.stack.push(Entry::Open { bracket, rows: Vec::new() });
+        self.operand_next = true;
+    }
+
+    /// Ends the innermost bracket.
+    pub(super) fn close(&mut self, close: Bracket) -> Option<()> {
+        self.settle()?;
+        let content = if self.operand_next { None } else { self.pop_value() };
+        let Some(Entry::Open { bracket: open, .. }) = self.stack.pop() else { return None };
+        let interval = |b| matches!(b, Bracket::Round | Bracket::Square);
+        if open != close && !(interval(open) && interval(close)) {
+            return None;
+        }
+        let Some(content) = content else {
+            let empty = (open == Bracket::Set).then_some(Node::EmptySet)?;
+            let id = self.add(empty);
+            self.deliver(id);
+            return Some(());
+        };
+        let items = match self.nodes.get_mut(content as usize) {
+            Some(Node::Sequence { items, .. }) => Some(std::mem::take(items)),
+            _ => None,
+        };
+        let id = match (open, items) {
+            (Bracket::Bar, None) => self.add(Node::Function(Function::Abs, content)),
+            (Bracket::Floor, None) => self.add(Node::Function(Function::Floor, content)),
+            (Bracket::Ceiling, None) => self.add(Node::Function(Function::Ceiling, content)),
+            (Bracket::Set, None) => self.add(Node::List { open, close, items: vec![content] }),
+            (Bracket::Round | Bracket::Square | Bracket::Brace, None) if open == close => content,
+            (Bracket::Round | Bracket::Square | Bracket::Brace | Bracket::Set, Some(items)) => self.add(Node::List { open, close, items }),
+            _ => return None,
+        };
+        // f(x) y is f(x) times y: brackets right after a function hold its whole argument.
+        if matches!(self.stack.last(), Some(Entry::Prefix(Prefix::Function { .. } | Prefix::Log { .. }))) {
+            let Some(Entry::Prefix(prefix)) = self.stack.pop() else { return None };
+            let applied = self.prefixed(prefix, id);
+            self.deliver(applied);
+        } else {
+            self.deliver(id);
+        }
+        Some(())
+    }
+
+    /// Builds everything up to the innermost bracket; a separator without an item after it is dropped.
+    fn settle(&mut self) -> Option<()> {
+        if self.operand_next
+            && let [.., Entry::Value(_), Entry::Infix(Op::Comma | Op::Semicolon)] = self.stack.as_slice()
+        {
+            self.stack.pop();
+            self.operand_next = false;
+        }
+        self.reduce(0, false)
+    }
+
+    pub(super) fn pop_value(&mut self) -> Option<Id> {
+        match self.stack.pop() {
+            Some(Entry::Value(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Ends a cell of a matrix, and its row if `row_ends`.
+    pub(super) fn cell(&mut self, row_ends: bool) -> Option<()> {
+        self.settle()?;
+        let cell = if self.operand_next { None } else { Some(self.pop_value()?) };
+        let Some(Entry::Open { bracket: Bracket::Matrix | Bracket::Determinant, rows }) = self.stack.last_mut() else { return None };
+        if rows.is_empty() {
+            rows.push(Vec::new());
+        }
+        let row = rows.last_mut()?;
+        match cell {
+            Some(cell) => row.push(cell),
+            None if row_ends && row.is_empty() => {}
+            None => return None,
+        }
+        if row_ends {
+            rows.push(Vec::new());
+        }
+        self.operand_next = true;
+        Some(())
+    }
+
+    pub(super) fn end_matrix(&mut self) -> Option<()> {
+        self.cell(true)?;
+        let Some(Entry::Open { bracket, mut rows }) = self.stack.pop() else { return None };
+        rows.retain(|row| !row.is_empty());
+        let width = rows.first()?.len();
+        if rows.iter().any(|row| row.len() != width) {
+            return None;
+        }
+        let id = self.add(Node::Matrix { rows, determinant: bracket == Bracket::Determinant });
+        self.deliver(id);
+        Some(())
+    }
+
+    fn finish(mut self) -> Option<Tree> {
+        self.settle()?;
+        if self.operand_next {
+            return None;
+        }
+        let root = self.pop_value()?;
+        self.stack.is_empty().then_some(Tree { nodes: self.nodes, root })
+    }
+
+    /// A token where an operand may stand.
+    pub(super) fn operand(&mut self, token: Tok<'t>) -> Option<()> {
+        match token {
+            Tok::Number(text) => {
+                let mut text = text;
+                // `\frac12` is one half: a fraction takes digits one by one.
+                if matches!(self.stack.last(), Some(Entry::Need(Need::Top { .. } | Need::Bottom { .. }))) {
+                    text = self.lexer.unread_after_first(text);
+                }
+                let number = number_node(text)?;
+                let id = self.add(number);
+                self.literal_fraction(id);
+            }
+            Tok::Letter(c) => self.letter(c),
+            Tok::Word(text) => self.word(text)?,
+            Tok::Command(name) => self.meaning(command(name)?)?,
+            Tok::Text(text) => self.text(text)?,
+            Tok::Begin(environment) => self.begin(environment)?,
+            Tok::SetOpen => self.open(Bracket::Set),
+            Tok::SetClose => self.close(Bracket::Set)?,
+            Tok::Row => self.cell(true)?,
+            Tok::End(_) => self.end_matrix()?,
+            Tok::Sign(c) => self.operand_sign(c)?,
+        }
+        Some(())
+    }
+
+    fn operand_sign(&mut self, c: char) -> Option<()> {
+        match c {
+            '-' | '+' => {
+                let in_exponent = matches!(self.stack.last(), Some(Entry::Infix(Op::Power)));
+                let prefix = match c {
+                    '-' if in_exponent => Prefix::Tight,
+                    '-' => Prefix::Negative,
+                    _ => Prefix::Positive,
+                };
+                if matches!(self.stack.last(), Some(Entry::Need(_))) {
+                    return None;
+                }
+                self.stack.push(Entry::Prefix(prefix));
+            }
+            '(' => self.open(Bracket::Round),
+            '[' => self.open(Bracket::Square),
+            '{' => self.open(Bracket::Brace),
+            '|' => self.open(Bracket::Bar),
+            ')' => self.close(Bracket::Round)?,
+            ']' => self.close(Bracket::Square)?,
+            '}' => self.close(Bracket::Brace)?,
+            '&' => self.cell(false)?,
+            '€' | '£' | '¥' | '$' => {}
+            _ => self.meaning(sign(c)?)?,
+        }
+        Some(())
+    }
+
+    fn letter(&mut self, c: char) {
+        let node = match c {
+            'e' => Node::Constant(Constant::E),
+            'i' => Node::Constant(Constant::I),
+            _ => Node::Symbol(c.to_string()),
+        };
+        let id = self.add(node);
+        self.deliver(id);
+    }
+
+    fn word(&mut self, text: &'t str) -> Option<()> {
+        match word(text) {
+            Word::Known(meaning) => self.meaning(meaning)?,
+            // `1, 2, and 3`
+            Word::Joins => matches!(self.stack.last(), Some(Entry::Infix(Op::Comma))).then_some(())?,
+            Word::Scale(_) => return None,
+            Word::Noun => {
+                let id = self.add(Node::Text(text.to_owned()));
+                self.deliver(id);
+            }
+            Word::Letters => {
+                if matches!(self.stack.last(), Some(Entry::Need(_))) {
+                    self.lexer.unread_after_first(text);
+                    self.letter(text.chars().next()?);
+                    return Some(());
+                }
+                for (index, c) in text.chars().enumerate() {
+                    if index > 0 {
+                        self.infix(Op::Juxtapose)?;
+                    }
+                    self.letter(c);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn text(&mut self, text: &'t str) -> Option<()> {
+        let text = text.trim();
+        let mut letters = text.chars();
+        match (letters.next(), letters.next()) {
+            (None, _) => return Some(()),
+            (Some(c), None) if c.is_alphabetic() => {
+                self.letter(c);
+                return Some(());
+            }
+            _ => {}
+        }
+        if let Some(function) = function(text) {
+            return self.meaning(Meaning::Function(function));
+        }
+        if let Word::Joins = word(text) {
+            return self.word(text);
+        }
+        if text.starts_with(|c: char| plain(c).is_ascii_digit()) {
+            let mut inner = Lexer::new(text);
+            if let Some(Tok::Number(number)) = inner.next() {
+                let node = number_node(number)?;
+                let id = self.add(node);
+                self.deliver(id);
+                let rest = inner.rest().trim();
+                if !rest.is_empty() {
+                    self.infix(Op::Juxtapose)?;
+                    let id = self.add(Node::Text(rest.to_owned()));
+                    self.deliver(id);
+                }
+                return Some(());
+            }
+        }
+        let id = self.add(Node::Text(text.to_owned()));
+        self.deliver(id);
+        Some(())
+    }
+
+    fn begin(&mut self, environment: &str) -> Option<()> {
+        match environment {
+            "pmatrix" | "bmatrix" | "Bmatrix" | "matrix" | "smallmatrix" => self.open(Bracket::Matrix),
+            "vmatrix" => self.open(Bracket::Determinant),
+            "array" => {
+                self.lexer.raw_argument()?;
+                self.open(Bracket::Matrix);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// An operand's meaning.
+    fn meaning(&mut self, meaning: Meaning) -> Option<()> {
+        let node = match meaning {
+            Meaning::Symbol(name) => Node::Symbol(name.to_owned()),
+            Meaning::Constant(constant) => Node::Constant(constant),
+            Meaning::EmptySet => Node::EmptySet,
+            Meaning::Reals => Node::Reals,
+            Meaning::Nothing | Meaning::Style => return Some(()),
+            Meaning::Function(function) => return self.function(function),
+            Meaning::Log => {
+                let base = self.subscript_node();
+                self.stack.push(Entry::Prefix(Prefix::Log { base }));
+                return Some(());
+            }
+            Meaning::Big(name) => {
+                let bounds = self.bounds();
+                self.stack.push(Entry::Prefix(Prefix::Big(format!("{name}{bounds}"))));
+                return Some(());
+            }
+            Meaning::Fraction | Meaning::Binomial => {
+                self.stack.push(Entry::Need(Need::Top { binomial: meaning == Meaning::Binomial }));
+                return Some(());
+            }
+            Meaning::Root => {
+                let index = self.root_index()?;
+                self.stack.push(Entry::Need(Need::Root(index)));
+                return Some(());
+            }
+            Meaning::Overline => Node::Symbol(format!("over {}", self.lexer.raw_argument()?.trim())),
+            Meaning::Open(bracket) => {
+                self.open(bracket);
+                return Some(());
+            }
+            Meaning::Close(bracket) => return self.close(bracket),
+            Meaning::Op(Op::PlusMinus | Op::MinusPlus) => {
+                self.stack.push(Entry::Prefix(Prefix::PlusMinus { minus_first: meaning == Meaning::Op(Op::MinusPlus) }));
+                return Some(());
+            }
+            Meaning::Op(_) | Meaning::Percent | Meaning::Degree | Meaning::Dots => return None,
+        };
+        let id = self.add(node);
+        self.deliver(id);
+        Some(())
+    }
+
+    /// `\sin`, `\sin^2`, `\sin^{-1}`
+    fn function(&mut self, function: Function) -> Option<()> {
+        let (mut power, mut inverse) = (None, false);
+        let mut ahead = self.lexer;
+        if ahead.next() == Some(Tok::Sign('^')) {
+            let exponent = ahead.raw_argument()?.trim();
+            self.lexer = ahead;
+            if exponent == "-1" {
+                inverse = true;
+            } else {
+                let node = number_node(exponent)?;
+                power = Some(self.add(node));
+            }
+        }
+        self.stack.push(Entry::Prefix(Prefix::Function { function, power, inverse }));
+        Some(())
+    }
+
+    fn subscript_node(&mut self) -> Option<Id> {
+        let mut ahead = self.lexer;
+        if ahead.next() != Some(Tok::Sign('_')) {
+            return None;
+        }
+        let raw = ahead.raw_argument()?.trim();
+        self.lexer = ahead;
+        let node = number_node(raw).unwrap_or_else(|| if raw == "e" { Node::Constant(Constant::E) } else { Node::Symbol(raw.to_owned()) });
+        Some(self.add(node))
+    }
+
+    /// What stands under and over a sum, as text without blanks.
+    fn bounds(&mut self) -> String {
+        let mut text = String::new();
+        loop {
+            let mut ahead = self.lexer;
+            let Some(Tok::Sign(mark @ ('_' | '^'))) = ahead.next() else { return text };
+            let Some(raw) = ahead.raw_argument() else { return text };
+            self.lexer = ahead;
+            text.push(mark);
+            text.extend(raw.chars().filter(|c| !c.is_whitespace()));
+        }
+    }
+
+    /// The index in `\sqrt[n]`.
+    fn root_index(&mut self) -> Option<Option<Id>> {
+        let mut ahead = self.lexer;
+        if ahead.next() != Some(Tok::Sign('[')) {
+            return Some(None);
+        }
+        let node = match ahead.next()? {
+            Tok::Number(text) => number_node(text)?,
+            Tok::Letter(c) => Node::Symbol(c.to_string()),
+            _ => return None,
+        };
+        (ahead.next()? == Tok::Sign(']')).then_some(())?;
+        self.lexer = ahead;
+        Some(Some(self.add(node)))
+    }
+
+    /// Delivers a number; `1/2` of integer literals is a fraction before anything else, so that 1/2 x is half of x.
+    fn literal_fraction(&mut self, id: Id) {
+        if let [.., Entry::Value(left), Entry::Infix(Op::Divide)] = self.stack.as_slice()
+            && let (Some(Node::Number { integer_literal: true, .. }), Some(Node::Number { integer_literal: true, .. })) = (self.node(*left), self.node(id))
+            && !matches!(self.lexer.peek(), Some(Tok::Sign('^' | '!' | '_')))
+        {
+            let left = *left;
+            self.stack.truncate(self.stack.len() - 2);
+            let fraction = self.add(Node::Divide(left, id));
+            self.stack.push(Entry::Value(fraction));
+            self.operand_next = false;
+        } else {
+            self.deliver(id);
+        }
+    }
+}
+
+fn inverted(function: Function) -> Function {
+    match function {
+        Function::Sin => Function::Asin,
+        Function::Cos => Function::Acos,
+        Function::Tan => Function::Atan,
+        other => other,
+    }
+}
+
+/// What a sign means where an operand may stand.
+pub(super) fn sign(c: char) -> Option<Meaning> {
+    Some(match c {
+        '±' => Meaning::Op(Op::PlusMinus),
+        '∓' => Meaning::Op(Op::MinusPlus),
+        '√' => Meaning::Root,
+        '∞' => Meaning::Constant(Constant::Infinity),
+        '∅' => Meaning::EmptySet,
+        'ℝ' => Meaning::Reals,
+        '⌊' => Meaning::Open(Bracket::Floor),
+        '⌋' => Meaning::Close(Bracket::Floor),
+        '⌈' => Meaning::Open(Bracket::Ceiling),
+        '⌉' => Meaning::Close(Bracket::Ceiling),
+        '⟨' => Meaning::Open(Bracket::Round),
+        '⟩' => Meaning::Close(Bracket::Round),
+        '∠' | '△' | '"' => Meaning::Nothing,
+        _ => return None,
+    })
+}
+
+/// A number as a node.
+pub(super) fn number_node(text: &str) -> Option<Node> {
+    let (mut digits, mut decimals, mut exponent) = (String::with_capacity(text.len()), None, String::new());
+    let mut in_exponent = false;
+    for c in text.chars().map(plain) {
+        match c {
+            '0'..='9' | '-' | '+' if in_exponent => exponent.push(c),
+            '0'..='9' => {
+                digits.push(c);
+                decimals = decimals.map(|d: u32| d + 1);
+            }
+            '.' => decimals = Some(0),
+            'e' | 'E' => in_exponent = true,
+            ',' | ' ' | '\\' | '!' | '{' | '}' => {}
+            _ => return None,
+        }
+    }
+    if digits.is_empty() {
+        return None;
+    }
+    let integer_literal = decimals.is_none() && !in_exponent;
+    let value = match digits.parse::<i64>() {
+        Ok(small) if integer_literal => BigRational::from(num_bigint::BigInt::from(small)),
+        _ => {
+            let exponent = if in_exponent { exponent.parse::<i64>().ok().filter(|e| e.unsigned_abs() <= u64::from(crate::answer::MAX_EXPONENT)) } else { Some(0) };
+            crate::answer::decimal(&digits, decimals.unwrap_or(0) as usize, exponent)?
+        }
+    };
+    Some(Node::Number { value, decimals: if in_exponent { None } else { decimals }, integer_literal })
+}
