@@ -8,11 +8,11 @@ mod process;
 
 use std::process::Command;
 
-use burn::module::Module as _;
 use burn::optim::{AdamWConfig, ModuleOptimizer};
 use clap::{Parser, ValueEnum};
 use grpo_core::{Batch, BoxError, GroupId, GrpoConfig, Row, Sample, SampleRequest, Sampler as _, SamplingParams, StepStats, gradients};
 use grpo_lm::config::ModelConfig;
+use grpo_lm::sampler::DecodingWeights;
 use grpo_lm::{Checkpoint, Decoder, LmSampler, LoraConfig};
 use process::{Moment, Spent, memory};
 
@@ -28,9 +28,9 @@ struct Args {
     /// Measured steps.
     #[arg(long, default_value_t = 3)]
     steps: usize,
-    /// Sample with the LoRA factors beside their matrices instead of merged into them.
+    /// Sample from the policy's own matrices, with LoRA factors beside them, instead of a copy made for decoding.
     #[arg(long)]
-    unmerged: bool,
+    shared_weights: bool,
     /// Do not update: sample only.
     #[arg(long)]
     generation_only: bool,
@@ -142,8 +142,8 @@ fn sample(policy: &Decoder, prompts: &[Vec<u32>], g: usize, step: u64, params: &
         .zip(prompts)
         .map(|(i, prefix)| SampleRequest { group: GroupId(i), prefix, samples: g, seed: step * 1000 + i })
         .collect();
-    let policy = if args.unmerged { policy.valid() } else { policy.merged() };
-    LmSampler::new().sample(&policy, &requests, params)
+    let weights = if args.shared_weights { DecodingWeights::Shared } else { DecodingWeights::Copied };
+    LmSampler::new().with_weights(weights).sample(policy, &requests, params)
 }
 
 fn update(policy: Decoder, optimizer: &mut ModuleOptimizer, prompts: &[Vec<u32>], samples: &[Vec<Sample>]) -> Result<Decoder, BoxError> {

@@ -154,7 +154,8 @@ impl fmt::Display for Report {
             write!(f, "{file:<24}")?;
             for column in Column::ALL {
                 let tally = self.tally(|c| c.file == file && c.column == column);
-                let cell = if tally == Tally::default() { "-".into() } else { format!("{}/{}/{}", tally.passed, tally.failed, tally.skipped) };
+                let cell =
+                    if tally == Tally::default() { "-".into() } else { format!("{}/{}/{}", tally.passed, tally.failed, tally.skipped) };
                 write!(f, "{cell:>16}")?;
             }
             writeln!(f)?;

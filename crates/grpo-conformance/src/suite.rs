@@ -9,7 +9,7 @@ use grpo_core::{GrpoConfig, KlPenalty, OldLogProbs, Reference, ReferenceLogProbs
 use crate::cases::Matrix;
 use crate::compare::Compare;
 use crate::report::{Checked, Column, Report};
-use crate::runner::{Bench, Step, Stop, judge, losses_run, leaf_gradient};
+use crate::runner::{Bench, Step, Stop, judge, leaf_gradient, losses_run};
 
 type Behaviour = fn(&Bench<'_>, &mut Compare) -> Step;
 

@@ -1,5 +1,6 @@
 //! The golden vectors of this repository, on the default device.
 #![cfg(feature = "flex")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests say what they expect by unwrapping, as tests do")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -33,7 +34,9 @@ const FILES: [(&str, usize, usize); 10] = [
 fn every_case_of_every_file_passes_on_reference_host_and_tensors() {
     let report = check(&vectors());
     for (file, tensors, host) in FILES {
-        for (column, expected) in [(Column::Reference, tensors + host), (Column::Host, host), (Column::F32, tensors), (Column::F64, tensors)] {
+        for (column, expected) in
+            [(Column::Reference, tensors + host), (Column::Host, host), (Column::F32, tensors), (Column::F64, tensors)]
+        {
             let tally = report.tally(|c| c.file == file && c.column == column);
             assert_eq!(tally, Tally { passed: expected, failed: 0, skipped: 0 }, "{file} {column}\n{report}");
         }

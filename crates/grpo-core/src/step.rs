@@ -19,18 +19,21 @@ pub struct Update {
     pub metrics: Metrics,
     /// The first parameter whose gradient is not finite, if there is one. The step is then skipped.
     pub non_finite: Option<String>,
+    /// Whether the step is skipped: a gradient is not finite, or no token of the whole step takes part.
+    pub skipped: bool,
     gradients: GradientsParams,
 }
 
 impl Update {
-    /// Takes the step. If a gradient was not finite, the policy comes back as it was and the optimiser's moments stay as they are.
+    /// Takes the step. A skipped one gives the policy back as it was, and leaves the optimiser's moments as they are: a gradient of zeros
+    /// would still decay both.
     pub fn apply<P: Module>(self, optimizer: &mut ModuleOptimizer, learning_rate: f64, policy: P) -> P {
-        if self.non_finite.is_some() { policy } else { optimizer.step(learning_rate, policy, self.gradients) }
+        if self.skipped { policy } else { optimizer.step(learning_rate, policy, self.gradients) }
     }
 
     /// The gradients, for optimisers of one's own. Empty if the step is skipped.
     pub fn into_gradients(self) -> GradientsParams {
-        if self.non_finite.is_some() { GradientsParams::new() } else { self.gradients }
+        if self.skipped { GradientsParams::new() } else { self.gradients }
     }
 }
 
@@ -94,8 +97,9 @@ pub fn gradients<P: Policy + Module>(policy: &P, batches: &[Batch], step: &StepS
     if let Some(norm) = norm.value {
         metrics.extreme("grad_norm", norm, Normaliser::Max);
     }
-    metrics.extreme("skipped", f64::from(u8::from(norm.non_finite.is_some())), Normaliser::Max);
-    Ok(Update { metrics, non_finite: norm.non_finite, gradients: sum })
+    let skipped = norm.non_finite.is_some() || (step.tokens == 0 && step.chosen == 0);
+    metrics.extreme("skipped", f64::from(u8::from(skipped)), Normaliser::Max);
+    Ok(Update { metrics, non_finite: norm.non_finite, skipped, gradients: sum })
 }
 
 /// The stats of a whole step: counts and, where the configuration needs it ([`GrpoConfig::needs_step`]), one untracked scoring pass

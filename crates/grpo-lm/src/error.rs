@@ -89,6 +89,10 @@ pub enum Error {
     #[error(transparent)]
     Rows(#[from] grpo_kernels::KernelError),
 
+    /// Logits that no token can be drawn from, or sampling parameters out of range.
+    #[error(transparent)]
+    Sampling(#[from] grpo_core::Error),
+
     /// A LoRA adapter that does not fit its own description.
     #[error("LoRA adapter: {0}")]
     Adapter(String),

@@ -107,9 +107,10 @@ fn tiny_models_are_read_and_written_whole() {
             let greedy: Vec<u32> = serde_json::from_value(case["greedy_ids_32"].clone()).unwrap();
             let decoded = tokenizer.decode_with_special(&greedy).unwrap();
             assert_eq!(decoded, case["greedy_text"].as_str().unwrap(), "{name}: {text}");
-            if case["name"] == "chat" && model.chat_template.is_some() {
+            if case["name"] == "chat"
+                && let Some(template) = &model.chat_template
+            {
                 let messages: Vec<Message> = serde_json::from_value(reference["chat_messages"].clone()).unwrap();
-                let template = model.chat_template.as_ref().unwrap();
                 assert_eq!(template.render(&messages, GenerationPrompt::Add).unwrap(), text);
             }
         }

@@ -15,3 +15,4 @@
 
 pub mod answer;
 pub mod format;
+pub mod math;

@@ -19,7 +19,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use clap::Parser;
 use grpo_core::testing::Table;
 use grpo_core::{
-    Batch, BoxError, ClipRange, FinishReason, GrpoConfig, KlEstimator, KlGradient, KlPenalty, LogProbKind, Metrics, Objective, Prompt,
+    Batch, BoxError, ClipRange, FinishReason, GrpoConfig, KlEstimator, KlPenalty, LogProbKind, Metrics, Objective, Prompt,
     Reduction, Rewards, RolloutPlan, Sample, SampleRequest, Sampler, SamplingParams, StepStats, from_fn, gradients, log_softmax_at,
     rollout, stream, to_host,
 };
@@ -53,7 +53,7 @@ const UPDATES_PER_ROLLOUT: usize = 20;
 
 fn main() -> Result<(), BoxError> {
     let args = Args::parse();
-    let device = Device::flex();
+    let device = grpo_flex::device()?;
     if let Some(file) = &args.check {
         return check::run(file, &device);
     }

@@ -26,21 +26,8 @@ case! {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "convention", rename_all = "snake_case")]
 pub(crate) enum LossResult {
-    Trl {
-        variant: String,
-        params: TrlParams,
-        loss: f64,
-        grad_logp: Matrix,
-        metrics: BTreeMap<String, f64>,
-    },
-    Verl {
-        variant: String,
-        policy_loss: PolicyLoss,
-        params: VerlParams,
-        loss: f64,
-        grad_logp: Matrix,
-        metrics: BTreeMap<String, f64>,
-    },
+    Trl { variant: String, params: TrlParams, loss: f64, grad_logp: Matrix, metrics: BTreeMap<String, f64> },
+    Verl { variant: String, policy_loss: PolicyLoss, params: VerlParams, loss: f64, grad_logp: Matrix, metrics: BTreeMap<String, f64> },
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]

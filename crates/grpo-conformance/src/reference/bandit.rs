@@ -15,8 +15,13 @@ pub(crate) struct Step {
 
 /// (r − mean) / (std + ε)
 pub(crate) fn advantages(case: &BanditCase) -> Vec<f64> {
-    let params =
-        ScalarParams { scale: Scale::Group, eps: case.params.eps, ddof: case.params.ddof, singleton: Singleton::Zero, normalize_by_std: false };
+    let params = ScalarParams {
+        scale: Scale::Group,
+        eps: case.params.eps,
+        ddof: case.params.ddof,
+        singleton: Singleton::Zero,
+        normalize_by_std: false,
+    };
     scalar(Method::Grpo, &params, &case.rewards, case.rewards.len())
 }
 

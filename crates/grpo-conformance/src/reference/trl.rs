@@ -46,7 +46,11 @@ impl Row<'_> {
             }
             // −A · 4/t · σ(t·(r − 1))
             LossType::Sapo => {
-                let t = if a > 0.0 { need(p.sapo_temperature_pos, "sapo_temperature_pos")? } else { need(p.sapo_temperature_neg, "sapo_temperature_neg")? };
+                let t = if a > 0.0 {
+                    need(p.sapo_temperature_pos, "sapo_temperature_pos")?
+                } else {
+                    need(p.sapo_temperature_neg, "sapo_temperature_neg")?
+                };
                 (-((ratio - 1.0) * t).sigmoid() * (4.0 / t * a), ratio.value)
             }
             // −const(φ)·A·log π
@@ -113,9 +117,7 @@ fn reduce(p: &TrlParams, rows: &[(Dual, usize)]) -> Result<Dual, String> {
     let accumulation = p.gradient_accumulation_steps.unwrap_or(1.0);
     Ok(match p.loss_type {
         // Mean over the row's tokens, then over all rows, empty ones too.
-        LossType::Grpo | LossType::Sapo => {
-            rows.iter().map(|&(sum, count)| sum / count.max(1) as f64).sum::<Dual>() / (n * accumulation)
-        }
+        LossType::Grpo | LossType::Sapo => rows.iter().map(|&(sum, count)| sum / count.max(1) as f64).sum::<Dual>() / (n * accumulation),
         LossType::Bnpo => total / (tokens * accumulation),
         LossType::DrGrpo => total / (n * need(p.max_completion_length, "max_completion_length")? * accumulation),
         // A value of the row counts L times.

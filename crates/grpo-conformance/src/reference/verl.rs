@@ -124,7 +124,12 @@ fn geo_mean(p: &VerlParams, tokens: &[Token], lengths: &[usize]) -> Result<Loss,
         let (mut q, mut advantage) = (Dual::ZERO, 0.0);
         for t in tokens.iter().filter(|t| t.row == row) {
             let clipped = t.x.clamp(-low, high);
-            q = q + if t.advantage > 0.0 { t.x.min(clipped) } else { t.x.max(clipped) };
+            // sgn(A) · min(sgn(A) · x, sgn(A) · clip(x)): token by token, and nothing where A is 0.
+            if t.advantage > 0.0 {
+                q = q + t.x.min(clipped);
+            } else if t.advantage < 0.0 {
+                q = q + t.x.max(clipped);
+            }
             advantage += t.advantage;
         }
         total = total - (q / length).exp() * (advantage / length);
@@ -140,9 +145,7 @@ fn aggregate(p: &VerlParams, cols: usize, tokens: &[Token], per_token: &[Dual], 
         Aggregate::TokenMean => total / (tokens.len().max(1) as f64),
         Aggregate::TokenSum => total,
         Aggregate::SeqMeanTokenSum => total / rows,
-        Aggregate::SeqMeanTokenMean => {
-            tokens.iter().zip(per_token).map(|(t, &l)| l / (lengths[t.row] as f64 + TINY)).sum::<Dual>() / rows
-        }
+        Aggregate::SeqMeanTokenMean => tokens.iter().zip(per_token).map(|(t, &l)| l / (lengths[t.row] as f64 + TINY)).sum::<Dual>() / rows,
         Aggregate::SeqMeanTokenSumNorm => total / (rows * p.loss_scale_factor.unwrap_or(cols as f64)),
         Aggregate::Sequences => return Err("`mean over sequences` belongs to geo_mean alone".to_owned()),
     })

@@ -116,12 +116,15 @@ impl Golden for MultiCase {
     }
 }
 
+/// What each function says of each completion of a group.
+type Said = Vec<Vec<Option<f64>>>;
+
 impl MultiCase {
     /// The whole way that a user goes: reward functions, their table, an estimator.
     fn on_host(&self, aggregation: Aggregation, p: &MultiParams) -> Result<Vec<f64>, Stop> {
         let groups = self.rollout()?;
-        let rewards = self.weights.iter().enumerate().fold(Rewards::<Vec<Vec<Option<f64>>>>::new(), |rewards, (f, &weight)| {
-            let said = move |rows: &Vec<Vec<Option<f64>>>, completion: &Completion| {
+        let rewards = self.weights.iter().enumerate().fold(Rewards::<Said>::new(), |rewards, (f, &weight)| {
+            let said = move |rows: &Said, completion: &Completion| {
                 let row = completion.tokens.first().and_then(|&t| rows.get(t as usize));
                 Ok(row.and_then(|row| row[f]).map_or(Reward::NotApplicable, Reward::Outcome))
             };
@@ -135,7 +138,8 @@ impl MultiCase {
                 Estimator::Standardise(standardise).advantages(&table.totals(), &table.groups)?
             }
             Aggregation::NormalizeThenSum => {
-                let settings = NormaliseThenSum { ddof: ddof(p.ddof), epsilon: p.eps, after: AfterSum::Standardise, ..NormaliseThenSum::default() };
+                let settings =
+                    NormaliseThenSum { ddof: ddof(p.ddof), epsilon: p.eps, after: AfterSum::Standardise, ..NormaliseThenSum::default() };
                 Estimator::NormaliseThenSum(settings).estimate(&AdvantageInput::from_rollout(&groups, &table)?)?
             }
         };
@@ -143,7 +147,7 @@ impl MultiCase {
     }
 
     /// Groups whose completions are one token, their place in the group; the task is what each function will say.
-    fn rollout(&self) -> Result<Vec<Group<Vec<Vec<Option<f64>>>>>, Stop> {
+    fn rollout(&self) -> Result<Vec<Group<Said>>, Stop> {
         let group = |(id, rows): (usize, &[Vec<Option<f64>>])| {
             let sample = |k: usize| Sample {
                 tokens: vec![u32::try_from(k).unwrap_or(u32::MAX)],
@@ -227,7 +231,8 @@ impl TokenCase {
             .with_token_rewards(rewards.clone())
             .with_values(rows(&self.values))
             .with_baselines(self.remax_baseline.clone());
-        let tokens = |estimator: Estimator| -> Result<Option<Vec<f64>>, Stop> { Ok(Some(estimator.estimate(&input)?.per_token(&masks)?.concat())) };
+        let tokens =
+            |estimator: Estimator| -> Result<Option<Vec<f64>>, Stop> { Ok(Some(estimator.estimate(&input)?.per_token(&masks)?.concat())) };
         Ok(match method {
             TokenMethod::Gae => {
                 let gae = Gae { gamma: p.gamma, lambda: Lambda::Fixed(p.lambda), ..Gae::default() };
@@ -255,8 +260,7 @@ impl TokenCase {
                 [tokens(Estimator::ReMax)?, None, None, Some(returns)]
             }
             TokenMethod::GrpoToken => {
-                let params =
-                    ScalarParams { scale: p.scale, eps: p.eps, ddof: p.ddof, singleton: p.singleton, normalize_by_std: false };
+                let params = ScalarParams { scale: p.scale, eps: p.eps, ddof: p.ddof, singleton: p.singleton, normalize_by_std: false };
                 [tokens(estimator(Method::Grpo, &params))?, None, None, None]
             }
         })

@@ -48,7 +48,8 @@ impl BanditCase {
     fn on_tensors(&self, bench: &Bench<'_>, seen: &mut Compare) -> Step {
         let p = &self.params;
         let rewards: Vec<Option<f64>> = self.rewards.iter().map(|&r| Some(r)).collect();
-        let estimator = Estimator::Standardise(Standardise { ddof: super::advantages::ddof(p.ddof), epsilon: p.eps, ..Standardise::default() });
+        let estimator =
+            Estimator::Standardise(Standardise { ddof: super::advantages::ddof(p.ddof), epsilon: p.eps, ..Standardise::default() });
         let advantages = super::advantages::per_completion(estimator.advantages(&rewards, &vec![GroupId(0); rewards.len()])?)?;
         seen.vector("advantages", &advantages, &self.advantages);
 

@@ -36,7 +36,9 @@ impl Golden for LogitsCase {
         LogitsCase::validate(self)?;
         self.mask.same_shape("logp", &self.logp)?;
         self.mask.same_shape("entropy", &self.entropy)?;
-        let fits = |cube: &Cube| if cube.shape() == self.logits.shape() { Ok(()) } else { Err("a gradient by logits has another shape than they".to_owned()) };
+        let fits = |cube: &Cube| {
+            if cube.shape() == self.logits.shape() { Ok(()) } else { Err("a gradient by logits has another shape than they".to_owned()) }
+        };
         fits(&self.grad_of_masked_logp_sum)?;
         fits(&self.grad_of_masked_entropy_sum)?;
         self.expected.iter().try_for_each(|result| fits(&result.grad_logits))
@@ -48,7 +50,9 @@ impl Golden for LogitsCase {
                 variant: "log-probs".to_owned(),
                 reference: Box::new(|seen| {
                     seen.matrix("logp", self.mask.cols, &values(&self.score(&self.at()).0), &self.logp.data);
-                    self.gradient("grad_of_masked_logp_sum", &self.grad_of_masked_logp_sum, seen, |z| Ok(softmax::masked_sum(&self.mask, &self.score(z).0)))
+                    self.gradient("grad_of_masked_logp_sum", &self.grad_of_masked_logp_sum, seen, |z| {
+                        Ok(softmax::masked_sum(&self.mask, &self.score(z).0))
+                    })
                 }),
                 library: Library::Tensors(Box::new(|bench, seen| {
                     let (leaf, _, scores) = self.scored(bench)?;
@@ -147,4 +151,3 @@ impl LogitsCase {
         Ok(())
     }
 }
-

@@ -121,7 +121,9 @@ impl LossCase {
             };
             let per_row = matches!(result, LossResult::Trl { params, .. } if params.importance_sampling_level == Level::Sequence);
             match got.get(ours) {
-                Some(_) if per_row && ours.starts_with("clip_ratio/") && got.normaliser(ours) != Some(grpo_core::Normaliser::Completion) => {
+                Some(_)
+                    if per_row && ours.starts_with("clip_ratio/") && got.normaliser(ours) != Some(grpo_core::Normaliser::Completion) =>
+                {
                     seen.leave_out("clip_ratio/* of a sequence's ratio is counted per token, not per completion");
                 }
                 Some(got) => seen.number(name, got * factor, value),

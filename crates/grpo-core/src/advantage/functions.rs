@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Advantages;
-use super::input::AdvantageInput;
+use super::input::{AdvantageInput, Functions};
 use super::rows_by_group;
 use super::spread::{Ddof, Spread};
 use super::standardise::Singleton;
@@ -65,7 +65,7 @@ impl NormaliseThenSum {
     }
 
     pub(crate) fn advantages(&self, input: &AdvantageInput<'_>) -> Result<Advantages> {
-        let Some((columns, weights)) = &input.functions else { return Ok(Advantages::PerCompletion(Vec::new())) };
+        let Some(Functions { columns, weights }) = &input.functions else { return Ok(Advantages::PerCompletion(Vec::new())) };
         let n = input.len();
         let (mut sums, mut varies, mut scored) = (vec![0.0; n], vec![false; n], vec![false; n]);
         for (id, rows) in rows_by_group(&input.groups) {

@@ -103,10 +103,11 @@ impl Gae {
         let rewards = input.rewards_by_token();
         let live = live(input, &rewards);
         let values = input.values.as_deref().unwrap_or_default();
-        let row = |((rewards, values), live): ((&Option<Vec<f64>>, &Vec<f64>), &Vec<bool>)| {
+        let row = |row: usize| {
+            let (live, values) = (&live[row], &values[row]);
             let lambda = lambda.at(live.iter().filter(|l| **l).count());
             let mut advantages = vec![0.0; live.len()];
-            let Some(rewards) = rewards else { return advantages };
+            let Some(rewards) = &rewards[row] else { return advantages };
             let (mut next_value, mut next) = (0.0, 0.0);
             for t in (0..live.len()).rev().filter(|&t| live[t]) {
                 let delta = rewards[t] + self.gamma * next_value - values[t];
@@ -116,6 +117,6 @@ impl Gae {
             }
             advantages
         };
-        (rewards.iter().zip(values).zip(&live).map(row).collect(), live)
+        ((0..rewards.len()).map(row).collect(), live)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::need::Need;
 use crate::error::{Error, Result};
 use crate::group::{Group, GroupId};
 use crate::reward::Reward;
@@ -13,52 +14,6 @@ const LARGEST: f64 = 1e100;
 /// The steps of one completion: the index of each step's last token, and the step's reward. `None`: no reward.
 pub type StepRewards = Option<Vec<(usize, f64)>>;
 
-/// One thing an estimator cannot do without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Need {
-    /// One reward a completion, or token rewards and masks.
-    Rewards,
-    /// The rewards of each function with their weights.
-    Functions,
-    /// Which tokens take part in the loss.
-    Masks,
-    /// The critic's value at each token.
-    Values,
-    /// A baseline a completion: the greedy answer's reward (ReMax), or the role's running mean.
-    Baselines,
-    /// Rewards of reasoning steps.
-    Steps,
-    /// The probability of each token and Σ_v π(v)² at its place.
-    Probabilities,
-}
-
-impl Need {
-    fn call(self) -> &'static str {
-        match self {
-            Self::Rewards => "with_rewards or with_token_rewards",
-            Self::Functions => "with_functions",
-            Self::Masks => "with_masks or with_lengths",
-            Self::Values => "with_values",
-            Self::Baselines => "with_baselines",
-            Self::Steps => "with_steps",
-            Self::Probabilities => "with_probabilities",
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rewards => "rewards",
-            Self::Functions => "functions",
-            Self::Masks => "masks",
-            Self::Values => "values",
-            Self::Baselines => "baselines",
-            Self::Steps => "steps",
-            Self::Probabilities => "probabilities",
-        }
-    }
-}
-
 /// The probabilities of the optimal token baseline.
 #[derive(Debug, Clone)]
 pub(crate) struct Probabilities<'a> {
@@ -66,6 +21,15 @@ pub(crate) struct Probabilities<'a> {
     pub token: Cow<'a, [Vec<f64>]>,
     /// Σ_v π(v)² at its place.
     pub squares: Cow<'a, [Vec<f64>]>,
+}
+
+/// Rewards of each function.
+#[derive(Debug, Clone)]
+pub(crate) struct Functions<'a> {
+    /// `[functions][N]`
+    pub columns: Cow<'a, [Vec<Option<f64>>]>,
+    /// One a function.
+    pub weights: Cow<'a, [f64]>,
 }
 
 /// What [`Estimator::estimate`](crate::Estimator::estimate) reads: N completions, their groups, and whatever else is known of them.
@@ -90,7 +54,7 @@ pub(crate) struct Probabilities<'a> {
 pub struct AdvantageInput<'a> {
     pub(crate) groups: Cow<'a, [GroupId]>,
     pub(crate) rewards: Option<Cow<'a, [Option<f64>]>>,
-    pub(crate) functions: Option<(Cow<'a, [Vec<Option<f64>>]>, Cow<'a, [f64]>)>,
+    pub(crate) functions: Option<Functions<'a>>,
     pub(crate) masks: Option<Cow<'a, [Vec<bool>]>>,
     pub(crate) token_rewards: Option<Cow<'a, [Vec<f64>]>>,
     pub(crate) values: Option<Cow<'a, [Vec<f64>]>>,
@@ -120,14 +84,11 @@ impl<'a> AdvantageInput<'a> {
             return Err(Error::invalid("reward table", "was made from other groups: must be of the groups that are given"));
         }
         let masks: Vec<Vec<bool>> = completions.iter().map(|(_, c)| c.policy_mask()).collect();
-        let steps = table.rows.iter().zip(&completions).map(|(row, (_, c))| steps_of(row, &table.weights, c.tokens.len())).collect::<Vec<_>>();
+        let steps =
+            table.rows.iter().zip(&completions).map(|(row, (_, c))| steps_of(row, &table.weights, c.tokens.len())).collect::<Vec<_>>();
         let (functions, weights): (Vec<_>, Vec<f64>) =
             table.weights.iter().enumerate().filter(|(_, w)| **w != 0.0).map(|(f, w)| (table.column(f), *w)).unzip();
-        Ok(AdvantageInput::new(ids)
-            .with_rewards(table.totals())
-            .with_functions(functions, weights)
-            .with_steps(steps)
-            .with_masks(masks))
+        Ok(AdvantageInput::new(ids).with_rewards(table.totals()).with_functions(functions, weights).with_steps(steps).with_masks(masks))
     }
 
     /// One reward a completion; `None` is missing.
@@ -138,7 +99,7 @@ impl<'a> AdvantageInput<'a> {
 
     /// `[functions][N]` rewards and one weight a function.
     pub fn with_functions(mut self, columns: impl Into<Cow<'a, [Vec<Option<f64>>]>>, weights: impl Into<Cow<'a, [f64]>>) -> Self {
-        self.functions = Some((columns.into(), weights.into()));
+        self.functions = Some(Functions { columns: columns.into(), weights: weights.into() });
         self
     }
 
@@ -231,7 +192,7 @@ impl<'a> AdvantageInput<'a> {
         for (row, baseline) in self.baselines.iter().flat_map(|b| b.iter().enumerate()) {
             number("baseline", row, None, *baseline)?;
         }
-        if let Some((columns, weights)) = &self.functions {
+        if let Some(Functions { columns, weights }) = &self.functions {
             Error::check_shape("reward functions", &[columns.len()], &[weights.len()])?;
             for column in columns.iter() {
                 Error::check_shape("rewards of a function", &[column.len()], &[n])?;
@@ -251,7 +212,10 @@ impl<'a> AdvantageInput<'a> {
 
     fn check_tokens(&self, what: &'static str, rows: Option<&[Vec<f64>]>) -> Result<()> {
         let Some(rows) = rows else { return Ok(()) };
-        let masks = self.masks.as_deref().ok_or_else(|| Error::invalid("advantage input", format!("{what} need masks: call AdvantageInput::with_masks")))?;
+        let masks = self
+            .masks
+            .as_deref()
+            .ok_or_else(|| Error::invalid("advantage input", format!("{what} need masks: call AdvantageInput::with_masks")))?;
         Error::check_shape(what, &[rows.len()], &[self.len()])?;
         for (row, (numbers, mask)) in rows.iter().zip(masks).enumerate() {
             Error::check_shape(what, &[row, numbers.len()], &[row, mask.len()])?;

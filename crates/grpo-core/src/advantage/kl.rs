@@ -58,8 +58,7 @@ pub fn kl_in_rewards(outcomes: &[Option<f64>], log_ratios: &[Vec<f64>], masks: &
 pub fn kl_in_advantages(advantages: &Advantages, log_ratios: &[Vec<f64>], masks: &[Vec<bool>], coefficient: f64) -> Result<Advantages> {
     check(log_ratios, masks, coefficient)?;
     let mut rows = advantages.per_token(masks)?;
-    let counted: Vec<f64> =
-        log_ratios.iter().zip(masks).flat_map(|(r, m)| r.iter().zip(m).filter(|(_, m)| **m).map(|(x, _)| *x)).collect();
+    let counted: Vec<f64> = log_ratios.iter().zip(masks).flat_map(|(r, m)| r.iter().zip(m).filter(|(_, m)| **m).map(|(x, _)| *x)).collect();
     let mean = counted.iter().sum::<f64>() / counted.len().max(1) as f64;
     for ((row, ratios), mask) in rows.iter_mut().zip(log_ratios).zip(masks) {
         row.iter_mut().zip(ratios).zip(mask).filter(|(_, m)| **m).for_each(|((a, x), _)| *a += coefficient * (mean - x));

@@ -66,12 +66,12 @@ impl AdaptiveEntropy {
 ///
 /// ```
 /// use grpo_core::AdaptiveEntropy;
-/// let mut entropy = AdaptiveEntropy { initial: 0.01, ..AdaptiveEntropy::default() }.state()?;
+/// let mut entropy = AdaptiveEntropy { initial: 0.25, delta: 0.125, ..AdaptiveEntropy::default() }.state()?;
 /// assert_eq!(entropy.value(), 0.0); // nothing measured yet
 /// entropy.advance(Some(0.1)); // below the target of 0.2
-/// assert_eq!(entropy.value(), 0.015);
+/// assert_eq!(entropy.value(), 0.375);
 /// entropy.advance(Some(0.5)); // above it: c falls, and the bonus is off
-/// assert_eq!((entropy.value(), entropy.coefficient()), (0.0, 0.01));
+/// assert_eq!((entropy.value(), entropy.coefficient()), (0.0, 0.25));
 /// # Ok::<(), grpo_core::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -54,7 +54,7 @@ pub struct CovarianceStats {
     pub mean_advantage: f64,
     /// Mean log-probability over the step's tokens.
     pub mean_log_prob: f64,
-    /// KL-Cov: the smallest covariance that is held. Clip-Cov: the largest draw that is taken out.
+    /// KL-Cov: covariances from here upwards are held. Clip-Cov: draws up to here are taken out.
     pub threshold: f64,
 }
 
@@ -144,7 +144,10 @@ impl StepStats {
             Objective::KlCov { fraction, .. } => {
                 let mut largest: Vec<f64> = covariances().collect();
                 largest.sort_by(|a, b| b.total_cmp(a));
-                largest.get(count(fraction, largest.len()) - 1).copied().unwrap_or(f64::INFINITY)
+                // Half way to the first that is not held: a device of 32 bits, which rounds otherwise than the host, holds the same tokens.
+                largest.get(count(fraction, largest.len()) - 1).map_or(f64::INFINITY, |&last| {
+                    largest.iter().find(|c| **c < last).map_or(f64::NEG_INFINITY, |next| (last + next) / 2.0)
+                })
             }
             Objective::ClipCov { fraction, low, high, .. } => {
                 let draws = covariances().zip(&seen.draws).zip(&seen.candidates);

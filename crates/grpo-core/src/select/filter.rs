@@ -126,7 +126,11 @@ impl GroupFilter {
             return Err(Error::config("accuracy right_from", accuracy.right_from, "finite"));
         }
         if !(0.0..=1.0).contains(&accuracy.low) || !(accuracy.low..=1.0).contains(&accuracy.high) {
-            return Err(Error::config("accuracy range", format!("{} to {}", accuracy.low, accuracy.high), "low at most high, within 0 and 1"));
+            return Err(Error::config(
+                "accuracy range",
+                format!("{} to {}", accuracy.low, accuracy.high),
+                "low at most high, within 0 and 1",
+            ));
         }
         Ok(())
     }

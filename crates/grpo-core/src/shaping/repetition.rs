@@ -89,7 +89,8 @@ impl RepetitionPenalty {
             different.insert(ngram);
             all += 1;
         }
-        if different.len() == all { 0.0 } else { self.max_penalty * (1.0 - different.len() as f64 / all as f64) }
+        let again = all - different.len();
+        if again == 0 { 0.0 } else { self.max_penalty * (again as f64 / all as f64) }
     }
 }
 

@@ -191,9 +191,8 @@ impl<T: ?Sized, R: RewardFn<T>> RewardFn<T> for Judged<R, CosineLength> {
         self.length.validate()?;
         let inner = self.inner.score_group(task, group)?;
         of_group(inner.len(), group.len())?;
-        let reward = |(r, c): (&Reward, &Completion)| {
-            self.verdict(r).map_or(Reward::NotApplicable, |v| self.length.of(c.tokens.len(), v).into())
-        };
+        let reward =
+            |(r, c): (&Reward, &Completion)| self.verdict(r).map_or(Reward::NotApplicable, |v| self.length.of(c.tokens.len(), v).into());
         Ok(inner.iter().zip(group).map(reward).collect())
     }
 }
@@ -211,12 +210,8 @@ impl<T: ?Sized, R: RewardFn<T>> RewardFn<T> for Judged<R, ShorterWins> {
     fn score_group(&self, task: &T, group: &[Completion]) -> std::result::Result<Vec<Reward>, BoxError> {
         let inner = self.inner.score_group(task, group)?;
         of_group(inner.len(), group.len())?;
-        let judged: Vec<(usize, usize, Verdict)> = inner
-            .iter()
-            .zip(group)
-            .enumerate()
-            .filter_map(|(i, (r, c))| self.verdict(r).map(|v| (i, c.tokens.len(), v)))
-            .collect();
+        let judged: Vec<(usize, usize, Verdict)> =
+            inner.iter().zip(group).enumerate().filter_map(|(i, (r, c))| self.verdict(r).map(|v| (i, c.tokens.len(), v))).collect();
         let (lengths, verdicts): (Vec<usize>, Vec<Verdict>) = judged.iter().map(|&(_, len, v)| (len, v)).unzip();
         let mut rewards = vec![Reward::NotApplicable; group.len()];
         for (&(index, ..), reward) in judged.iter().zip(ShorterWins::of(&lengths, &verdicts)?) {

@@ -77,8 +77,7 @@ pub fn policy_terms() -> Vec<Named> {
     all.push(("length epsilon".to_owned(), GrpoConfig { length_epsilon: 0.5, ..rows }));
     for bound in [None, Some(0.3)] {
         for ratio in LEVELS {
-            let config =
-                GrpoConfig { log_ratio_bound: bound, ratio, objective: Objective::ImportanceSampling, ..GrpoConfig::default() };
+            let config = GrpoConfig { log_ratio_bound: bound, ratio, objective: Objective::ImportanceSampling, ..GrpoConfig::default() };
             all.push((format!("bound {bound:?}, {ratio:?}"), config));
         }
         all.push((format!("bound {bound:?}, GMPO"), GrpoConfig { log_ratio_bound: bound, ..with(objectives()[7]) }));

@@ -75,10 +75,16 @@ const JUNK: [f64; 5] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30, -1e30]
 impl Data {
     /// Random log-probabilities and advantages on ragged masks with holes: row i belongs to `groups[i]`, has `lengths[i]` tokens.
     pub fn random(seed: u64, groups: &[u64], lengths: &[usize]) -> Self {
+        let mut data = Self::sound(seed, groups, lengths);
+        data.litter();
+        data
+    }
+
+    /// The same without junk.
+    fn sound(seed: u64, groups: &[u64], lengths: &[usize]) -> Self {
         let mut dice = Dice(seed);
-        let mut ragged = |low: f64, high: f64| -> Ragged {
-            lengths.iter().map(|&len| (0..len).map(|_| dice.between(low, high)).collect()).collect()
-        };
+        let mut ragged =
+            |low: f64, high: f64| -> Ragged { lengths.iter().map(|&len| (0..len).map(|_| dice.between(low, high)).collect()).collect() };
         let (new, entropies) = (ragged(-3.0, -0.05), ragged(0.1, 2.0));
         let near = |from: &Ragged, by: Ragged| -> Ragged {
             from.iter().zip(by).map(|(a, b)| a.iter().zip(b).map(|(a, b)| (a + b).min(-0.01)).collect()).collect()
@@ -90,7 +96,7 @@ impl Data {
         let mask: Ragged<bool> = draws.iter().map(|row| row.iter().map(|&u| u < 0.8).collect()).collect();
         let chosen = draws.iter().map(|row| row.iter().map(|&u| u < 0.3 || u > 0.9).collect()).collect();
         let advantages = lengths.iter().map(|&len| vec![dice.between(-2.0, 2.0); len]).collect();
-        let mut data = Self {
+        Self {
             groups: groups.to_vec(),
             mask,
             chosen,
@@ -102,14 +108,12 @@ impl Data {
             entropies,
             junk: f64::NAN,
             dtype: DType::F64,
-        };
-        data.litter();
-        data
+        }
     }
 
     /// Two uneven groups of two and three completions of unequal length, with holes and one row without a token of the loss.
     pub fn ragged(seed: u64) -> Self {
-        let mut data = Self::random(seed, &[7, 7, 3, 3, 3], &[4, 7, 3, 5, 2]);
+        let mut data = Self::sound(seed, &[7, 7, 3, 3, 3], &[4, 7, 3, 5, 2]);
         data.mask[2] = vec![false; 3];
         data.mask[0][0] = true;
         data.mask[1][6] = true;
@@ -254,8 +258,12 @@ impl Data {
         let width = self.width(rows);
         let leaf = self.tensor(&self.new, rows, width).autodiff().require_grad();
         let mut scores = Scores::new(leaf.clone());
-        scores.entropies = Some(self.tensor(&self.entropies, rows, width).autodiff() + leaf.clone().square() * 0.1);
-        scores.kl = Some(leaf.clone().square() * 0.1);
+        // The square would make 0 · ∞ of junk in its own backward pass; the junk of what follows is the loss's to mask.
+        let junk = leaf.clone().inner().is_finite().bool_not().bool_or(leaf.clone().inner().abs().greater_elem(1e20)); // [N, Tc]
+        let square = leaf.clone().mask_fill(junk, 0.0).square() * 0.1; // [N, Tc]
+        let entropies = self.tensor(&self.entropies, rows, width); // [N, Tc]
+        scores.kl = Some(square.clone() + entropies.clone().mask_fill(entropies.clone().abs().lower_elem(1e20), 0.0));
+        scores.entropies = Some(square + entropies);
         (scores, leaf)
     }
 

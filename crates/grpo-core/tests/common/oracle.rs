@@ -64,7 +64,15 @@ impl<'a> Step<'a> {
     }
 
     fn bounded(&self, x: f64) -> f64 {
-        self.config.log_ratio_bound.map_or(x, |b| if x > b { b } else if x < -b { -b } else { x })
+        self.config.log_ratio_bound.map_or(x, |b| {
+            if x > b {
+                b
+            } else if x < -b {
+                -b
+            } else {
+                x
+            }
+        })
     }
 
     fn token_ratio(&self, lp: &Ragged, i: usize, t: usize) -> f64 {
@@ -191,7 +199,13 @@ impl<'a> Step<'a> {
                 let out = if a > 0.0 { d > range.high && pi > pi_old } else { d > range.low && pi < pi_old };
                 if out { 0.0 } else { -held.min(cap.0) * a * lp }
             }
-            Objective::ThresholdMask { threshold } => if (pi - pi_old).abs() > threshold { 0.0 } else { -rho * a },
+            Objective::ThresholdMask { threshold } => {
+                if (pi - pi_old).abs() > threshold {
+                    0.0
+                } else {
+                    -rho * a
+                }
+            }
             Objective::Dro { beta } => -(a * lp - beta / 2.0 * self.x(new, i, t).powi(2)),
             Objective::ClipCov { clip: range, low, high, .. } => {
                 // Of a share of 1, every candidate is taken out.
@@ -208,9 +222,10 @@ impl<'a> Step<'a> {
             }
             Objective::Fipo { clip: range, half_life, weight_low, weight_high, safety } => {
                 let unsafe_ = |k: usize| self.token_ratio(self.frozen, i, k) > safety;
-                let future = self.tokens[i].iter().filter(|&&k| k >= t && !unsafe_(k)).map(|&k| {
-                    0.5f64.powf((k - t) as f64 / half_life) * self.bounded(self.x(self.frozen, i, k))
-                });
+                let future = self.tokens[i]
+                    .iter()
+                    .filter(|&&k| k >= t && !unsafe_(k))
+                    .map(|&k| 0.5f64.powf((k - t) as f64 / half_life) * self.bounded(self.x(self.frozen, i, k)));
                 let mut f = future.sum::<f64>().exp().max(weight_low).min(weight_high);
                 if a < 0.0 && unsafe_(t) {
                     f = f.max(0.8).min(1.0);
@@ -271,7 +286,13 @@ impl<'a> Step<'a> {
         .exp();
         match weight.outside {
             OutOfBounds::Truncate => w.max(weight.low).min(weight.high),
-            OutOfBounds::Mask => if w < weight.low || w > weight.high { 0.0 } else { w },
+            OutOfBounds::Mask => {
+                if w < weight.low || w > weight.high {
+                    0.0
+                } else {
+                    w
+                }
+            }
             _ => unreachable!(),
         }
     }

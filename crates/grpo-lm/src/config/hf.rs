@@ -9,7 +9,7 @@ const FAMILIES: &str = "llama, qwen2, qwen3";
 const SCALINGS: &str = "default, linear, llama3";
 
 /// Fields of models that are not what this crate computes, with the one value that changes nothing.
-const MUST_BE_OFF: [(&str, fn(&Value) -> bool); 16] = [
+const MUST_BE_OFF: [(&str, ChangesNothing); 16] = [
     ("quantization_config", never),
     ("num_experts", zero),
     ("num_local_experts", zero),
@@ -27,6 +27,8 @@ const MUST_BE_OFF: [(&str, fn(&Value) -> bool); 16] = [
     ("logit_scale", one),
     ("is_encoder_decoder", off),
 ];
+
+type ChangesNothing = fn(&Value) -> bool;
 
 fn never(_: &Value) -> bool {
     false

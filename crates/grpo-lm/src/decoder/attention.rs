@@ -149,3 +149,72 @@ impl Attention {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(shape: [usize; 5], seed: usize, device: &Device) -> Tensor<5> {
+        let length: usize = shape.iter().product();
+        let values: Vec<f64> = (0..length).map(|i| ((i * 37 + seed * 11) % 23) as f64 * 0.1 - 1.1).collect();
+        Tensor::from_data(TensorData::new(values, shape), (device, DType::F32))
+    }
+
+    fn values(tensor: Tensor<5>) -> Vec<f32> {
+        tensor.try_into_vec_as::<f32>().unwrap()
+    }
+
+    /// P = 2, K = 2, G = 3, Q = 4, d = 4; six keys shared by the group, five of each completion's own.
+    fn case(device: &Device) -> (Tensor<5>, [KeyBlock; 2]) {
+        let block = |g, s, seed| KeyBlock { keys: tensor([2, 2, g, s, 4], seed, device), values: tensor([2, 2, g, s, 4], seed + 1, device), bias: None };
+        (tensor([2, 2, 3, 4, 4], 1, device), [block(1, 6, 2), block(3, 5, 4)])
+    }
+
+    fn hidden(keys: usize, device: &Device) -> Option<Tensor<5>> {
+        Some(Tensor::full([1, 1, 1, 1, keys], masked(DType::F32), device))
+    }
+
+    #[test]
+    fn a_fully_masked_block_contributes_exactly_nothing() {
+        let device = Device::flex();
+        for masked in [0, 1] {
+            let (queries, mut blocks) = case(&device);
+            let alone = attend(queries.clone(), &[blocks[1 - masked].clone()]);
+            blocks[masked].bias = hidden(blocks[masked].keys.dims()[3], &device);
+            let order = [blocks.clone(), [blocks[1].clone(), blocks[0].clone()]];
+            for blocks in order {
+                assert_eq!(values(attend(queries.clone(), &blocks)), values(alone.clone()), "in every bit");
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_past_a_fully_masked_block_are_finite_and_zero_within_it() {
+        let device = Device::flex().autodiff();
+        let (queries, mut blocks) = case(&device);
+        let queries = queries.require_grad();
+        for block in &mut blocks {
+            block.keys = block.keys.clone().require_grad();
+            block.values = block.values.clone().require_grad();
+        }
+        blocks[0].bias = hidden(6, &device);
+        let gradients = attend(queries.clone(), &blocks).square().sum().backward();
+        let of = |tensor: &Tensor<5>| values(tensor.grad(&gradients).unwrap());
+        assert!(of(&queries).iter().all(|g| g.is_finite()) && of(&queries).iter().any(|g| *g != 0.0));
+        assert!(of(&blocks[0].keys).iter().chain(&of(&blocks[0].values)).all(|g| *g == 0.0));
+        assert!(of(&blocks[1].keys).iter().chain(&of(&blocks[1].values)).all(|g| g.is_finite()));
+    }
+
+    #[test]
+    fn blocks_together_are_one_softmax_over_all_their_keys() {
+        let device = Device::flex();
+        let (queries, blocks) = case(&device);
+        let whole = |of: fn(&KeyBlock) -> &Tensor<5>| Tensor::cat(vec![of(&blocks[0]).clone().repeat_dim(2, 3), of(&blocks[1]).clone()], 3);
+        let (keys, mixed) = (whole(|b| &b.keys), whole(|b| &b.values)); // [P, K, G, 11, d]
+        let weights = burn::tensor::activation::softmax(queries.clone().matmul(keys.transpose()), 4); // [P, K, G, Q, 11]
+        let expected = values(weights.matmul(mixed));
+        for (given, expected) in values(attend(queries, &blocks)).iter().zip(expected) {
+            approx::assert_relative_eq!(*given, expected, epsilon = 1e-6);
+        }
+    }
+}

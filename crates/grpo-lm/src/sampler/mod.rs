@@ -1,11 +1,9 @@
 //! Sampling from a decoder: prompts read once, completions decoded together.
 
 mod draw;
-mod filter;
 mod stop;
 
 use burn::Tensor;
-use burn::module::Module as _;
 use grpo_core::{BoxError, FinishReason, Sample, SampleRequest, Sampler, SamplingParams, TokenId, stream};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -15,12 +13,10 @@ use crate::decoder::{Decoder, check_tokens};
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
-pub use filter::{Distribution, filter};
-
 /// Samples completions of a [`Decoder`] with a key/value cache.
 ///
 /// Each request's prefix is read once for all its samples; then every completion of every request decodes in one batch, and leaves it when
-/// it ends. Tokens are drawn on the host, in f64, from the stream of their sample: what is drawn does not hang on how rows are batched
+/// it ends. Tokens are drawn on the host from the stream of their sample: what is drawn does not hang on how rows are batched
 /// (up to the rounding of the logits).
 ///
 /// Stored log-probabilities are log softmax(z / T) over the whole vocabulary, whatever the filters, so they are the policy's own at the
@@ -29,7 +25,9 @@ pub use filter::{Distribution, filter};
 /// With a tokenizer each sample has its text: without special tokens, cut where a stop string begins. The tokens stay as sampled, with the
 /// ones that spelled the stop string.
 ///
-/// A policy on an autodiff device is sampled without its graph.
+/// A policy on an autodiff device is sampled without its graph, one with LoRA factors from a copy of its matrices with the factors
+/// multiplied in, made at each call: hand the policy over as it is. For 135 M parameters the copy costs 0.1 CPU seconds and the memory of
+/// the matrices while it samples, and saves 10 milliseconds on every token after.
 #[derive(Debug, Clone, Default)]
 pub struct LmSampler {
     tokenizer: Option<Tokenizer>,
@@ -58,7 +56,8 @@ impl Sampler<Decoder> for LmSampler {
     ) -> std::result::Result<Vec<Vec<Sample>>, BoxError> {
         params.validate()?;
         check(policy, requests, params, self.tokenizer.is_some())?;
-        let policy = if policy.device().is_autodiff() { policy.valid() } else { policy.clone() };
+        // Also the policy without its graph: a forward pass on an autodiff device that no backward pass follows would keep it.
+        let policy = policy.merged();
         Ok(generate(&policy, requests, params, self.tokenizer.as_ref())?)
     }
 }
@@ -99,7 +98,7 @@ struct Row<'a> {
 impl Row<'_> {
     fn advance(&mut self, logits: &[f32], params: &SamplingParams, tokenizer: Option<&Tokenizer>) -> Result<()> {
         let (prefix, tokens) = (self.prefix, &self.tokens);
-        let drawn = draw::draw(logits, || [prefix, tokens].concat(), params, &mut self.rng);
+        let drawn = draw::draw(logits, || [prefix, tokens].concat(), params, &mut self.rng)?;
         self.tokens.push(drawn.token);
         self.log_probs.push(drawn.log_prob);
         if params.end_tokens.contains(&drawn.token) {

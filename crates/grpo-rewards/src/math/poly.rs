@@ -113,21 +113,34 @@ pub(crate) struct Algebra {
     atoms: Vec<Atom>,
     ids: HashMap<Atom, u32>,
     left: u64,
+    nesting: u32,
 }
 
 /// The work that one comparison may do, in multiplications of machine words or so.
-const WORK: u64 = 400_000;
+const WORK: u64 = 100_000;
+/// How deep sums and products may call each other, through roots of sums.
+const MAX_NESTING: u32 = 48;
 /// The most bits that a number worked out exactly may have.
 pub(crate) const MAX_BITS: u64 = 1 << 16;
 
 impl Algebra {
     pub(crate) fn new() -> Self {
-        Self { atoms: Vec::new(), ids: HashMap::new(), left: WORK }
+        Self { atoms: Vec::new(), ids: HashMap::new(), left: WORK, nesting: 0 }
     }
 
     pub(crate) fn spend(&mut self, work: u64) -> Result<(), Stop> {
         self.left = self.left.checked_sub(work).ok_or(Stop::TooBig)?;
         Ok(())
+    }
+
+    fn nested<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, Stop>) -> Result<R, Stop> {
+        if self.nesting >= MAX_NESTING {
+            return Err(Stop::TooBig);
+        }
+        self.nesting += 1;
+        let result = work(self);
+        self.nesting -= 1;
+        result
     }
 
     pub(crate) fn atoms(&self) -> &[Atom] {
@@ -163,11 +176,13 @@ impl Algebra {
             let num = self.sum(&a.num, &b.num)?;
             return self.over(Scalar::poly(num), a.den.clone());
         }
-        let left = self.times_poly(&a.num, &b.den)?;
-        let right = self.times_poly(&b.num, &a.den)?;
-        let num = self.add(&left, &right)?;
-        let den = self.times_poly(&a.den, &b.den)?;
-        self.div(&num, &den)
+        self.nested(|algebra| {
+            let left = algebra.times_poly(&a.num, &b.den)?;
+            let right = algebra.times_poly(&b.num, &a.den)?;
+            let num = algebra.add(&left, &right)?;
+            let den = algebra.times_poly(&a.den, &b.den)?;
+            algebra.div(&num, &den)
+        })
     }
 
     pub(crate) fn neg(&self, a: &Scalar) -> Scalar {
@@ -185,7 +200,7 @@ impl Algebra {
             return Ok(num);
         }
         let den = self.times_poly(&a.den, &b.den)?;
-        self.div(&num, &den)
+        self.nested(|algebra| algebra.div(&num, &den))
     }
 
     pub(crate) fn div(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
@@ -194,7 +209,7 @@ impl Algebra {
         }
         if let Some((product, coefficient)) = b.as_term() {
             let inverse = self.product(product.iter().map(|(id, e)| (*id, -e)).collect(), coefficient.recip())?;
-            return self.mul(a, &inverse);
+            return self.nested(|algebra| algebra.mul(a, &inverse));
         }
         // (a/c) / (b/d) = (a·d) / (c·b)
         let num = self.times_poly(&a.num, &b.den)?;
@@ -334,11 +349,13 @@ impl Algebra {
             }
         }
         let mut value = Scalar::poly(vec![(kept, coefficient)]);
-        for (base, power) in factors {
-            let factor = self.power_integer(&base, power)?;
-            value = self.mul(&value, &factor)?;
-        }
-        Ok(value)
+        self.nested(|algebra| {
+            for (base, power) in factors {
+                let factor = algebra.power_integer(&base, power)?;
+                value = algebra.mul(&value, &factor)?;
+            }
+            Ok(value)
+        })
     }
 
     /// A whole power by repeated squaring.
@@ -348,6 +365,9 @@ impl Algebra {
             return self.div(&Scalar::integer(1), &value);
         }
         if let Some((product, coefficient)) = base.as_term() {
+            if !product.is_empty() && power > MAX_EXPONENT {
+                return Err(Stop::TooBig);
+            }
             let exponent = Exponent::from(power);
             let raised = product.iter().map(|(id, e)| (*id, e * exponent)).collect();
             let up = integer_power(coefficient.numer(), power.unsigned_abs())?;

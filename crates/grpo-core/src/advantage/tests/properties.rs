@@ -8,7 +8,9 @@ use super::*;
 fn rows(reward: impl Strategy<Value = Option<f64>> + Clone) -> impl Strategy<Value = Vec<(u64, Option<f64>)>> {
     let group = prop::collection::vec(reward, 2..6);
     prop::collection::vec(group, 1..5)
-        .prop_map(|groups| groups.into_iter().enumerate().flat_map(|(g, rs)| rs.into_iter().map(move |r| (g as u64, r))).collect::<Vec<_>>())
+        .prop_map(|groups| {
+            groups.into_iter().enumerate().flat_map(|(g, rs)| rs.into_iter().map(move |r| (g as u64, r))).collect::<Vec<_>>()
+        })
         .prop_shuffle()
 }
 
@@ -52,7 +54,8 @@ fn rows_of(advantages: Advantages) -> Vec<Vec<f64>> {
 }
 
 fn same(a: &[Vec<f64>], b: &[Vec<f64>]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs().max(1.0)))
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs().max(1.0)))
 }
 
 proptest! {

@@ -50,7 +50,7 @@ impl PolicyTerm {
 /// completion (GMPO, REAL apart); their *values* there differ and mean nothing.
 ///
 /// # Errors
-/// An objective that needs the whole step, and a step that was not observed.
+/// An objective that needs the whole step, and a step that was not observed; one that compares a group's completions, and a group that is cut.
 pub fn policy_term(objective: &Objective, terms: &Terms, batch: &Batch, step: &StepStats) -> Result<PolicyTerm> {
     Ok(match *objective {
         Objective::Clipped { clip, dual } => clipped(terms, clip, dual),
@@ -70,6 +70,6 @@ pub fn policy_term(objective: &Objective, terms: &Terms, batch: &Batch, step: &S
         Objective::Fipo { clip, half_life, weight_low, weight_high, safety } => {
             fipo(terms, clip, half_life, [weight_low, weight_high], safety)
         }
-        Objective::Real { temperature } => real(terms, batch, temperature),
+        Objective::Real { temperature } => real(terms, batch, step, temperature)?,
     })
 }

@@ -7,7 +7,7 @@ use super::weighted::weighted;
 use crate::config::VespoShape;
 use crate::loss::terms::Terms;
 
-/// ℓ = −Ā exp(Σ_t q_t / (L + ε)), q = sgn(Ā) min(sgn(Ā) x, sgn(Ā) clip(x, −low, high)), Ā the mean advantage of the completion.
+/// ℓ = −Ā exp(Σ_t q_t / (L + ε)), q = sgn(Â) min(sgn(Â) x, sgn(Â) clip(x, −low, high)), Ā the mean of Â over the completion.
 ///
 /// # Source
 /// GMPO (arXiv 2507.20673); verl's `geo_mean`.
@@ -18,8 +18,8 @@ pub fn gmpo(terms: &Terms, low: f64, high: f64, length_epsilon: f64) -> PolicyTe
     // A row without tokens has no mean; its sum is 0 whatever it is divided by.
     let divisor = (lengths.clone() + length_epsilon).mask_fill(lengths.equal_elem(0.0), 1.0); // [N, 1]
     let mean = terms.advantages.clone().sum_dim(1) / divisor.clone(); // [N, 1]
-    let up = terms.spread(mean.clone()).greater_elem(0.0); // [N, Tc]
-    let down = terms.spread(mean.clone()).lower_elem(0.0); // [N, Tc]
+    let up = terms.advantages.clone().greater_elem(0.0); // [N, Tc]
+    let down = terms.advantages.clone().lower_elem(0.0); // [N, Tc]
     let q = x.clone().mask_where(up.clone(), x.clone().min_pair(inside.clone())).mask_where(down.clone(), x.clone().max_pair(inside)); // [N, Tc]
     let ratio = (q.clone().sum_dim(1) / divisor).exp(); // [N, 1]
     let cut = q.inner().not_equal(x.inner());

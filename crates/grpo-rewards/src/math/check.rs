@@ -1,0 +1,282 @@
+//! The check of a mathematical answer, and the reward made of it.
+
+use std::borrow::Cow;
+
+use grpo_core::{BoxError, Completion, Reward, RewardFn};
+
+use super::compare::{Comparison, Equal};
+use super::find::{announced, boxed, trimmed, unboxed};
+use super::poly::Algebra;
+use super::text::{is_void, spelling};
+use super::value::{Answer, answer};
+use super::{Compare, Lists, Names, Relations, Tolerance, parse};
+use crate::answer::{Extract, Thoughts};
+
+/// Where a completion's answer is looked for, after its thoughts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Search {
+    /// In the last complete box; boxes that commas or `and` join are one answer.
+    #[default]
+    Boxed,
+    /// In the last complete pair of this tag, and in a box within it if there is one.
+    Tag(Cow<'static, str>),
+    /// The text is the answer.
+    Whole,
+    /// In a final announcement after the last box, the boxes, the text if it is an answer as it stands, an announcement, the last formula, the last number.
+    Anywhere,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The answer is right.
+    Equal,
+    /// It is wrong, or missing, or cannot be told from a wrong one within bounds.
+    NotEqual,
+    /// The gold answer cannot be read: nothing can be said.
+    GoldUnreadable,
+}
+
+/// How an outcome was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum How {
+    /// No answer was found.
+    NoAnswer,
+    /// By the texts, spelt in one way.
+    Text,
+    /// By exact values.
+    Exact,
+    /// By a common normal form.
+    NormalForm,
+    /// By rounding, as the tolerance allows.
+    Rounding,
+    /// By the difference's value at several points, zero to at least 2⁻³⁵⁰ of its own terms at a precision that grows with the numbers involved.
+    AtPoints,
+    /// An answer was found but says nothing definite: it is not mathematics, has no value, or is too large.
+    Unreadable,
+}
+
+/// The outcome of a check, how it was reached, and what was compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verdict<'t> {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// How it was reached.
+    pub how: How,
+    /// The gold answer as it was read.
+    pub gold: Cow<'t, str>,
+    /// The answer found, if any.
+    pub answer: Option<Cow<'t, str>>,
+}
+
+/// 1 if the answer found in a completion equals the gold one as mathematics, 0 if not; a gold answer that cannot be read does not apply.
+///
+/// The two arguments do not trade places: the gold answer is what the data set says, and only it can be unreadable.
+///
+/// ```
+/// use grpo_core::Reward;
+/// use grpo_rewards::math::{How, MathAnswer, Search};
+/// let math = MathAnswer::new(Search::Boxed);
+/// assert_eq!(math.judge("\\frac{\\sqrt{2}}{2}", "so it is \\boxed{\\sin(\\pi/4)}"), Reward::Outcome(1.0));
+/// assert_eq!(math.judge("1-\\frac{1}{e}", "\\boxed{1+\\frac{1}{e}}"), Reward::Outcome(0.0));
+/// assert_eq!(math.judge("42", "<think>\\boxed{42}"), Reward::Outcome(0.0)); // cut off in thought
+/// assert_eq!(math.judge("42", "\\boxed{41 \\text{ or } 42}"), Reward::Outcome(0.0)); // two answers for one question
+/// assert_eq!(math.judge("it depends", "\\boxed{1}"), Reward::NotApplicable);
+///
+/// let verdict = math.check("4.0", "2 + 2 = \\boxed{\\frac{8}{2}}");
+/// assert_eq!((verdict.how, verdict.answer.as_deref()), (How::Exact, Some("\\frac{8}{2}")));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MathAnswer {
+    search: Search,
+    thoughts: Thoughts,
+    compare: Compare,
+}
+
+impl MathAnswer {
+    /// Looks for the answer there, after `<think>…</think>`.
+    pub fn new(search: Search) -> Self {
+        Self { search, ..Self::default() }
+    }
+
+    /// Sets the tags that thoughts stand between.
+    pub fn thoughts(mut self, thoughts: Thoughts) -> Self {
+        self.thoughts = thoughts;
+        self
+    }
+
+    /// Sets how close numbers must be.
+    pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
+        self.compare.tolerance = tolerance;
+        self
+    }
+
+    /// Sets how lists without brackets are compared.
+    pub fn lists(mut self, lists: Lists) -> Self {
+        self.compare.lists = lists;
+        self
+    }
+
+    /// Sets whether the letters of variables matter.
+    pub fn names(mut self, names: Names) -> Self {
+        self.compare.names = names;
+        self
+    }
+
+    /// Sets whether an inequality may answer for a set.
+    pub fn relations(mut self, relations: Relations) -> Self {
+        self.compare.relations = relations;
+        self
+    }
+
+    /// The reward of a text.
+    pub fn judge(&self, gold: &str, text: &str) -> Reward {
+        match self.check(gold, text).outcome {
+            Outcome::Equal => Reward::Outcome(1.0),
+            Outcome::NotEqual => Reward::Outcome(0.0),
+            Outcome::GoldUnreadable => Reward::NotApplicable,
+        }
+    }
+
+    /// Checks a text against the gold answer, which may stand in a box or after `####` itself.
+    pub fn check<'t>(&self, gold: &'t str, text: &'t str) -> Verdict<'t> {
+        let gold = gold_piece(gold);
+        let spelt = spelling(&gold);
+        let verdict = |outcome, how, gold, answer| Verdict { outcome, how, gold, answer };
+        if is_void(&spelt) {
+            return verdict(Outcome::GoldUnreadable, How::Unreadable, gold, None);
+        }
+        let mut read = Gold { spelt, algebra: Algebra::new(), answer: None };
+        let mut found = None;
+        let mut found_how = How::NoAnswer;
+        let mut candidates = self.candidates(text);
+        for candidate in candidates.by_ref() {
+            match self.compared(&gold, &mut read, &candidate) {
+                Some((Outcome::NotEqual, How::Unreadable)) => {
+                    // Something stands there that says nothing: the next place is tried.
+                    found_how = How::Unreadable;
+                    found.get_or_insert(candidate);
+                }
+                Some((outcome, how)) => return verdict(outcome, how, gold, Some(candidate)),
+                None => return verdict(Outcome::GoldUnreadable, How::Unreadable, gold, Some(candidate)),
+            }
+        }
+        if found.is_none() && !read.is_readable(&gold, &self.compare) {
+            return verdict(Outcome::GoldUnreadable, How::Unreadable, gold, None);
+        }
+        verdict(Outcome::NotEqual, found_how, gold, found)
+    }
+
+    /// `None` where the gold answer cannot be read.
+    fn compared(&self, gold: &str, read: &mut Gold, candidate: &str) -> Option<(Outcome, How)> {
+        let spelt = spelling(candidate);
+        if !spelt.something {
+            return read.is_readable(gold, &self.compare).then_some((Outcome::NotEqual, How::Unreadable));
+        }
+        let same = if read.spelt.worded { spelt.text.eq_ignore_ascii_case(&read.spelt.text) } else { spelt.text == read.spelt.text };
+        if same {
+            return Some((Outcome::Equal, How::Text));
+        }
+        if !read.is_readable(gold, &self.compare) {
+            return None;
+        }
+        let tree = parse::parse(candidate).map(|tree| renamed(tree, self.compare.names));
+        let answer = tree.and_then(|tree| answer(&tree, &mut read.algebra));
+        let Some(answer) = answer else {
+            // A word or a sentence against a worded gold is wrong, not unreadable.
+            return Some((Outcome::NotEqual, if spelt.worded && read.spelt.worded { How::Text } else { How::Unreadable }));
+        };
+        let Some(gold) = read.answer.take() else { return Some((Outcome::NotEqual, How::Text)) };
+        let how = Comparison { algebra: &mut read.algebra, settings: &self.compare }.equal(&gold, &answer);
+        read.answer = Some(gold);
+        Some(match how {
+            Some(how) => (Outcome::Equal, how.into()),
+            None => (Outcome::NotEqual, How::NormalForm),
+        })
+    }
+
+    /// The places where the answer may stand, in order.
+    fn candidates<'t>(&self, text: &'t str) -> Box<dyn Iterator<Item = Cow<'t, str>> + 't> {
+        let none = || Box::new(std::iter::empty());
+        let Some(text) = self.thoughts.cut(text) else { return none() };
+        match &self.search {
+            Search::Whole => Box::new(std::iter::once(Cow::Borrowed(trimmed(text)))),
+            Search::Boxed => Box::new(boxed(text).map(|(content, _)| content).into_iter()),
+            Search::Tag(name) => {
+                let Some(inner) = Extract::Tag(name.clone()).from(text) else { return none() };
+                Box::new(std::iter::once(boxed(inner).map_or(Cow::Borrowed(trimmed(inner)), |(content, _)| content)))
+            }
+            Search::Anywhere => match boxed(text) {
+                Some((content, end)) => Box::new(text.get(end..).and_then(announced).map(Cow::Borrowed).into_iter().chain(std::iter::once(content))),
+                None => Box::new(unboxed(text).map(Cow::Borrowed)),
+            },
+        }
+    }
+}
+
+impl From<Equal> for How {
+    fn from(equal: Equal) -> Self {
+        match equal {
+            Equal::Exactly => Self::Exact,
+            Equal::ByNormalForm => Self::NormalForm,
+            Equal::ByRounding => Self::Rounding,
+            Equal::AtPoints => Self::AtPoints,
+        }
+    }
+}
+
+/// The gold answer, parsed when it is first needed.
+struct Gold {
+    spelt: super::text::Spelling,
+    algebra: Algebra,
+    answer: Option<Answer>,
+}
+
+impl Gold {
+    /// Whether it can be compared: as mathematics, or as a word.
+    fn is_readable(&mut self, gold: &str, compare: &Compare) -> bool {
+        if self.answer.is_none() {
+            let tree = parse::parse(gold).map(|tree| renamed(tree, compare.names));
+            self.answer = tree.and_then(|tree| answer(&tree, &mut self.algebra));
+        }
+        self.answer.is_some() || self.spelt.worded
+    }
+}
+
+/// The answer within a gold text: what follows `####`, the boxes, or all of it.
+fn gold_piece(gold: &str) -> Cow<'_, str> {
+    if let Some(after) = Extract::Hash.from(gold) {
+        return Cow::Borrowed(after);
+    }
+    boxed(gold).map_or(Cow::Borrowed(gold.trim()), |(content, _)| content)
+}
+
+/// Variables numbered in the order in which they occur, where their letters do not matter.
+fn renamed(mut tree: super::tree::Tree, names: Names) -> super::tree::Tree {
+    if names == Names::MayDiffer {
+        let mut seen: Vec<String> = Vec::new();
+        for node in &mut tree.nodes {
+            if let super::tree::Node::Symbol(name) = node {
+                let at = seen.iter().position(|s| s == name).unwrap_or_else(|| {
+                    seen.push(name.clone());
+                    seen.len() - 1
+                });
+                *name = format!("variable {at}");
+            }
+        }
+    }
+    tree
+}
+
+impl<T: AsRef<str> + ?Sized> RewardFn<T> for MathAnswer {
+    fn name(&self) -> &str {
+        "math_answer"
+    }
+    fn score(&self, gold: &T, completion: &Completion) -> Result<Reward, BoxError> {
+        Ok(self.judge(gold.as_ref(), &completion.text))
+    }
+}

@@ -1,0 +1,349 @@
+//! Whether a difference in normal form is zero, by its value at several points.
+//!
+//! The precision grows with the numbers that occur, values far from 1 are refused, and the difference is weighed against its own terms: so
+//! only an identity, or a near miss by less than 2^-300 of numbers of moderate size, counts as zero.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+use super::float::{Precision, Real};
+use super::poly::{Algebra, Atom, Exponent, Poly, Product, Scalar};
+use super::tree::Function;
+
+/// What the points say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Zero {
+    Yes,
+    No,
+    /// Values too large, too small or undefined at all points.
+    Unknown,
+}
+
+const BASE_BITS: u64 = 512;
+const MAX_BITS: u64 = 4096;
+/// How many of the kept bits a sum of zero may still show.
+const SLACK: u64 = 160;
+/// Points where symbols stand for numbers; the first two take positive ones only.
+const POINTS: u64 = 4;
+
+/// A complex number.
+#[derive(Debug, Clone)]
+struct Complex {
+    re: Real,
+    im: Real,
+}
+
+/// Whether `sum` is zero wherever it is defined.
+pub(crate) fn is_zero(algebra: &Algebra, sum: &Poly) -> Zero {
+    let atoms = algebra.atoms();
+    let needed = needed(atoms, sum);
+    let mut bits = size(sum);
+    let mut free = false;
+    for (id, _) in needed.iter().enumerate().filter(|(_, n)| **n) {
+        match &atoms[id] {
+            Atom::Base(a) | Atom::Function(_, a) => bits += size(&a.num) + size(&a.den),
+            Atom::Power(a, b) => bits += size(&a.num) + size(&a.den) + size(&b.num) + size(&b.den),
+            Atom::Symbol(_) | Atom::Opaque(..) => free = true,
+            Atom::Infinity => return Zero::Unknown,
+            _ => {}
+        }
+        if matches!(&atoms[id], Atom::Function(Function::Factorial, a) if a.as_rational().is_some()) {
+            return Zero::Unknown;
+        }
+    }
+    let bits = BASE_BITS + 4 * bits;
+    if bits > MAX_BITS {
+        return Zero::Unknown;
+    }
+    let at = At { p: Precision::new(bits), atoms };
+    let (mut zeros, mut tried) = (0, 0);
+    for point in 0..if free { POINTS } else { 1 } {
+        tried += 1;
+        match at.sum_is_zero(sum, &needed, point) {
+            Some(true) => zeros += 1,
+            Some(false) => return Zero::No,
+            None => {}
+        }
+    }
+    if zeros > 0 && 2 * zeros > tried { Zero::Yes } else { Zero::Unknown }
+}
+
+/// Which atoms a sum is made of, all the way down.
+fn needed(atoms: &[Atom], sum: &Poly) -> Vec<bool> {
+    let mut needed = vec![false; atoms.len()];
+    let mut mark = |needed: &mut Vec<bool>, poly: &Poly| {
+        for (id, _) in poly.iter().flat_map(|(product, _)| product) {
+            if let Some(slot) = needed.get_mut(*id as usize) {
+                *slot = true;
+            }
+        }
+    };
+    mark(&mut needed, sum);
+    for id in (0..atoms.len()).rev().filter(|id| *id < atoms.len()) {
+        if !needed[id] {
+            continue;
+        }
+        let parts: Vec<&Scalar> = match &atoms[id] {
+            Atom::Base(a) | Atom::Function(_, a) => vec![a],
+            Atom::Power(a, b) => vec![a, b],
+            _ => continue,
+        };
+        for part in parts {
+            mark(&mut needed, &part.num);
+            mark(&mut needed, &part.den);
+        }
+    }
+    needed
+}
+
+/// The bits of all numbers in a sum.
+fn size(sum: &Poly) -> u64 {
+    let exponent = |e: &Exponent| u64::from(64 - (e.numer().unsigned_abs() | e.denom().unsigned_abs()).leading_zeros());
+    sum.iter().map(|(product, c)| c.numer().bits() + c.denom().bits() + product.iter().map(|(_, e)| exponent(e)).sum::<u64>()).sum()
+}
+
+struct At<'a> {
+    p: Precision,
+    atoms: &'a [Atom],
+}
+
+impl At<'_> {
+    fn sum_is_zero(&self, sum: &Poly, needed: &[bool], point: u64) -> Option<bool> {
+        let mut values: Vec<Option<Complex>> = vec![None; self.atoms.len()];
+        for id in 0..self.atoms.len() {
+            if needed[id] {
+                values[id] = Some(self.atom(id, &values, point)?);
+            }
+        }
+        let mut weight = Real::zero();
+        let mut total = self.integer(0);
+        for (product, coefficient) in sum {
+            let term = self.product(product, coefficient, &values)?;
+            weight = self.p.add(&weight, &self.p.add(&term.re.abs(), &term.im.abs()));
+            total = self.add(&total, &term);
+        }
+        let left = self.p.add(&total.re.abs(), &total.im.abs());
+        Some(left.is_zero() || left.magnitude() <= weight.magnitude() - (self.p.bits - SLACK) as i64)
+    }
+
+    fn atom(&self, id: usize, values: &[Option<Complex>], point: u64) -> Option<Complex> {
+        let value = match &self.atoms[id] {
+            Atom::Pi => self.real(self.p.pi()),
+            Atom::E => self.real(self.p.exp(&self.p.integer(1))?),
+            Atom::I => Complex { re: Real::zero(), im: self.p.integer(1) },
+            Atom::Prime(prime) => self.integer(i64::try_from(*prime).ok()?),
+            Atom::Symbol(_) | Atom::Opaque(..) => self.sample(id as u64, point),
+            Atom::Base(a) => self.scalar(a, values)?,
+            Atom::Power(a, b) => self.power(&self.scalar(a, values)?, &self.scalar(b, values)?)?,
+            Atom::Function(function, a) => self.function(*function, &self.scalar(a, values)?)?,
+            Atom::Infinity => return None,
+        };
+        self.in_range(&value).then_some(value)
+    }
+
+    /// A number of moderate size without a pattern: the same for the same atom and point.
+    fn sample(&self, id: u64, point: u64) -> Complex {
+        let mut mixed = (id + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (point + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
+        mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed ^= mixed >> 32;
+        let negative = point >= 2 && (mixed & 1) == (point & 1);
+        let numerator = 300_007 + i64::try_from(mixed % 2_000_003).unwrap_or(0);
+        let value = BigRational::new(BigInt::from(if negative { -numerator } else { numerator }), BigInt::from(1_000_003));
+        self.real(self.p.rational(&value))
+    }
+
+    fn scalar(&self, a: &Scalar, values: &[Option<Complex>]) -> Option<Complex> {
+        let num = self.poly(&a.num, values)?;
+        let value = if a.has_denominator() { self.div(&num, &self.poly(&a.den, values)?)? } else { num };
+        self.in_range(&value).then_some(value)
+    }
+
+    fn poly(&self, sum: &Poly, values: &[Option<Complex>]) -> Option<Complex> {
+        let mut total = self.integer(0);
+        for (product, coefficient) in sum {
+            total = self.add(&total, &self.product(product, coefficient, values)?);
+        }
+        Some(total)
+    }
+
+    fn product(&self, product: &Product, coefficient: &BigRational, values: &[Option<Complex>]) -> Option<Complex> {
+        let mut value = self.real(self.p.rational(coefficient));
+        for (id, exponent) in product {
+            let base = values.get(*id as usize)?.as_ref()?;
+            value = self.mul(&value, &self.power_rational(base, exponent)?);
+        }
+        self.in_range(&value).then_some(value)
+    }
+
+    fn in_range(&self, value: &Complex) -> bool {
+        self.p.in_range(&value.re) && self.p.in_range(&value.im)
+    }
+
+    fn real(&self, re: Real) -> Complex {
+        Complex { re, im: Real::zero() }
+    }
+    fn integer(&self, value: i64) -> Complex {
+        self.real(self.p.integer(value))
+    }
+    fn add(&self, a: &Complex, b: &Complex) -> Complex {
+        Complex { re: self.p.add(&a.re, &b.re), im: self.p.add(&a.im, &b.im) }
+    }
+    fn sub(&self, a: &Complex, b: &Complex) -> Complex {
+        Complex { re: self.p.sub(&a.re, &b.re), im: self.p.sub(&a.im, &b.im) }
+    }
+    fn mul(&self, a: &Complex, b: &Complex) -> Complex {
+        let p = &self.p;
+        if a.im.is_zero() && b.im.is_zero() {
+            return self.real(p.mul(&a.re, &b.re));
+        }
+        Complex { re: p.sub(&p.mul(&a.re, &b.re), &p.mul(&a.im, &b.im)), im: p.add(&p.mul(&a.re, &b.im), &p.mul(&a.im, &b.re)) }
+    }
+    fn div(&self, a: &Complex, b: &Complex) -> Option<Complex> {
+        let p = &self.p;
+        if b.im.is_zero() {
+            return Some(Complex { re: p.div(&a.re, &b.re)?, im: p.div(&a.im, &b.re)? });
+        }
+        let norm = p.add(&p.mul(&b.re, &b.re), &p.mul(&b.im, &b.im));
+        let top = self.mul(a, &Complex { re: b.re.clone(), im: b.im.neg() });
+        Some(Complex { re: p.div(&top.re, &norm)?, im: p.div(&top.im, &norm)? })
+    }
+    fn exp(&self, a: &Complex) -> Option<Complex> {
+        let size = self.p.exp(&a.re)?;
+        if a.im.is_zero() {
+            return Some(self.real(size));
+        }
+        let (sin, cos) = self.p.sin_cos(&a.im)?;
+        Some(Complex { re: self.p.mul(&size, &cos), im: self.p.mul(&size, &sin) })
+    }
+    fn ln(&self, a: &Complex) -> Option<Complex> {
+        let p = &self.p;
+        if a.im.is_zero() {
+            let im = if a.re.is_negative() { p.pi() } else { Real::zero() };
+            return Some(Complex { re: p.ln(&a.re.abs())?, im });
+        }
+        let norm = p.add(&p.mul(&a.re, &a.re), &p.mul(&a.im, &a.im));
+        let half = p.div(&p.ln(&norm)?, &p.integer(2))?;
+        Some(Complex { re: half, im: p.angle(&a.re, &a.im)? })
+    }
+    fn power(&self, a: &Complex, b: &Complex) -> Option<Complex> {
+        self.exp(&self.mul(b, &self.ln(a)?))
+    }
+
+    fn power_rational(&self, a: &Complex, exponent: &Exponent) -> Option<Complex> {
+        let (above, below) = (*exponent.numer(), *exponent.denom());
+        if below == 1 {
+            return self.power_integer(a, above);
+        }
+        if a.im.is_zero() {
+            if a.re.is_zero() {
+                return (above > 0).then(|| self.integer(0));
+            }
+            // Odd roots of negative numbers are real, as in the normal form.
+            if a.re.is_negative() && below % 2 == 1 {
+                let root = self.power_rational(&self.real(a.re.abs()), exponent)?;
+                return Some(if above % 2 == 0 { root } else { self.sub(&self.integer(0), &root) });
+            }
+            if below == 2 && !a.re.is_negative() {
+                let root = self.real(self.p.sqrt(&a.re)?);
+                return self.power_integer(&root, above);
+            }
+        }
+        let exponent = self.real(self.p.rational(&BigRational::new(BigInt::from(above), BigInt::from(below))));
+        self.power(a, &exponent)
+    }
+
+    fn power_integer(&self, a: &Complex, power: i64) -> Option<Complex> {
+        let (mut result, mut square, mut rest) = (self.integer(1), a.clone(), power.unsigned_abs());
+        while rest > 0 {
+            if rest % 2 == 1 {
+                result = self.mul(&result, &square);
+            }
+            rest /= 2;
+            square = self.mul(&square, &square);
+            if !self.in_range(&result) || (rest > 0 && !self.in_range(&square)) {
+                return None;
+            }
+        }
+        if power < 0 { self.div(&self.integer(1), &result) } else { Some(result) }
+    }
+
+    fn function(&self, function: Function, a: &Complex) -> Option<Complex> {
+        use Function as F;
+        let one = self.integer(1);
+        let inverse = |value: Option<Complex>| value.and_then(|v| self.div(&one, &v));
+        let i = Complex { re: Real::zero(), im: self.p.integer(1) };
+        let real = a.im.is_zero();
+        match function {
+            F::Sin | F::Cos if real => {
+                let (sin, cos) = self.p.sin_cos(&a.re)?;
+                Some(self.real(if function == F::Sin { sin } else { cos }))
+            }
+            F::Sin | F::Cos => {
+                let turned = self.mul(&i, a);
+                let (up, down) = (self.exp(&turned)?, self.exp(&self.sub(&self.integer(0), &turned))?);
+                let two = self.integer(2);
+                if function == F::Cos { self.div(&self.add(&up, &down), &two) } else { self.div(&self.sub(&up, &down), &self.mul(&two, &i)) }
+            }
+            F::Tan => self.div(&self.function(F::Sin, a)?, &self.function(F::Cos, a)?),
+            F::Cot => self.div(&self.function(F::Cos, a)?, &self.function(F::Sin, a)?),
+            F::Sec => inverse(self.function(F::Cos, a)),
+            F::Csc => inverse(self.function(F::Sin, a)),
+            F::Sinh | F::Cosh => {
+                let (up, down) = (self.exp(a)?, self.exp(&self.sub(&self.integer(0), a))?);
+                let both = if function == F::Cosh { self.add(&up, &down) } else { self.sub(&up, &down) };
+                self.div(&both, &self.integer(2))
+            }
+            F::Tanh => self.div(&self.function(F::Sinh, a)?, &self.function(F::Cosh, a)?),
+            F::Ln => self.ln(a),
+            F::Exp => self.exp(a),
+            // asin a = −i ln(i a + √(1 − a²)), acos a = π/2 − asin a, atan a = angle of (1, a)
+            F::Asin | F::Acos => {
+                let root = self.power_rational(&self.sub(&one, &self.mul(a, a)), &Exponent::new(1, 2))?;
+                let sine = if real && root.im.is_zero() {
+                    self.real(self.p.angle(&root.re, &a.re)?)
+                } else {
+                    let ln = self.ln(&self.add(&self.mul(&i, a), &root))?;
+                    self.mul(&Complex { re: Real::zero(), im: self.p.integer(-1) }, &ln)
+                };
+                if function == F::Asin {
+                    return Some(sine);
+                }
+                let quarter = self.real(self.p.div(&self.p.pi(), &self.p.integer(2))?);
+                Some(self.sub(&quarter, &sine))
+            }
+            F::Atan if real => Some(self.real(self.p.angle(&self.p.integer(1), &a.re)?)),
+            F::Abs if real => Some(self.real(a.re.abs())),
+            F::Abs => {
+                let norm = self.p.add(&self.p.mul(&a.re, &a.re), &self.p.mul(&a.im, &a.im));
+                Some(self.real(self.p.sqrt(&norm)?))
+            }
+            F::Floor if real => Some(self.real(self.p.floor(&a.re)?)),
+            F::Ceiling if real => Some(self.real(self.p.floor(&a.re.neg())?.neg())),
+            _ => None,
+        }
+    }
+}
+
+/// The value of a real constant rounded to `decimals` places, if it has one: for comparing with decimals to a stated number of places.
+pub(crate) fn rounded(algebra: &Algebra, value: &Scalar, decimals: u32) -> Option<BigInt> {
+    let atoms = algebra.atoms();
+    let mut both = value.num.clone();
+    both.extend(value.den.clone());
+    let needed = needed(atoms, &both);
+    let free = needed.iter().enumerate().any(|(id, n)| *n && matches!(atoms[id], Atom::Symbol(_) | Atom::Opaque(..) | Atom::Infinity));
+    if free || decimals > 64 {
+        return None;
+    }
+    let at = At { p: Precision::new(BASE_BITS), atoms };
+    let mut values: Vec<Option<Complex>> = vec![None; atoms.len()];
+    for id in 0..atoms.len() {
+        if needed[id] {
+            values[id] = Some(at.atom(id, &values, 0)?);
+        }
+    }
+    let value = at.scalar(value, &values)?;
+    let scale = at.p.rational(&BigRational::from(num_traits::pow(BigInt::from(10), decimals as usize)));
+    let scaled = at.p.mul(&value.re, &scale);
+    let half = at.p.rational(&BigRational::new(1.into(), 2.into()));
+    value.im.is_zero().then(|| at.p.whole_floor(&at.p.add(&scaled, &half)))
+}
