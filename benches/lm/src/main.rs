@@ -12,7 +12,6 @@ use burn::optim::{AdamWConfig, ModuleOptimizer};
 use clap::{Parser, ValueEnum};
 use grpo_core::{Batch, BoxError, GroupId, GrpoConfig, Row, Sample, SampleRequest, Sampler as _, SamplingParams, StepStats, gradients};
 use grpo_lm::config::ModelConfig;
-use grpo_lm::sampler::DecodingWeights;
 use grpo_lm::{Checkpoint, Decoder, LmSampler, LoraConfig};
 use process::{Moment, Spent, memory};
 
@@ -28,9 +27,6 @@ struct Args {
     /// Measured steps.
     #[arg(long, default_value_t = 3)]
     steps: usize,
-    /// Sample from the policy's own matrices, with LoRA factors beside them, instead of a copy made for decoding.
-    #[arg(long)]
-    shared_weights: bool,
     /// Do not update: sample only.
     #[arg(long)]
     generation_only: bool,
@@ -92,7 +88,7 @@ fn run(case: Case, args: &Args) -> Result<(), BoxError> {
     let (mut sampling, mut updates, mut resident) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..=args.steps {
         let start = Moment::now()?;
-        let samples = sample(&policy, &prompts, g, step as u64, &params, args)?;
+        let samples = sample(&policy, &prompts, g, step as u64, &params)?;
         let sampled = start.spent()?;
         let start = Moment::now()?;
         if !args.generation_only {
@@ -137,13 +133,12 @@ fn smollm2_135m() -> ModelConfig {
     }
 }
 
-fn sample(policy: &Decoder, prompts: &[Vec<u32>], g: usize, step: u64, params: &SamplingParams, args: &Args) -> Result<Vec<Vec<Sample>>, BoxError> {
+fn sample(policy: &Decoder, prompts: &[Vec<u32>], g: usize, step: u64, params: &SamplingParams) -> Result<Vec<Vec<Sample>>, BoxError> {
     let requests: Vec<SampleRequest<'_>> = (0..)
         .zip(prompts)
         .map(|(i, prefix)| SampleRequest { group: GroupId(i), prefix, samples: g, seed: step * 1000 + i })
         .collect();
-    let weights = if args.shared_weights { DecodingWeights::Shared } else { DecodingWeights::Copied };
-    LmSampler::new().with_weights(weights).sample(policy, &requests, params)
+    LmSampler::new().sample(policy, &requests, params)
 }
 
 fn update(policy: Decoder, optimizer: &mut ModuleOptimizer, prompts: &[Vec<u32>], samples: &[Vec<Sample>]) -> Result<Decoder, BoxError> {

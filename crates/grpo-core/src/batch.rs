@@ -8,6 +8,7 @@ use crate::config::{AcceptedKind, GrpoConfig, KlEstimator, OldSource};
 use crate::error::{Error, Result};
 use crate::group::{Completion, Group, GroupId, PolicyVersion};
 use crate::policy::{Padded, Policy, ReferenceRows, ScoreRequest, TokenBatch};
+use crate::read::to_host;
 use crate::token::{LogProbKind, TokenId};
 
 macro_rules! frozen_log_probs {
@@ -357,20 +358,43 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds to each token's advantage, `[N · Tc]` row after row; places that do not take part stay 0.
+    /// Sets advantages anew, one entry a completion: what [`kl_in_advantages`](crate::kl_in_advantages) gives, for instance.
     ///
     /// # Errors
-    /// Another number of values, a value that is not finite.
-    pub fn add_to_advantages(&mut self, shift: &[f64]) -> Result<()> {
+    /// Another number of completions or tokens, a value of a token of the loss that is not finite.
+    pub fn set_advantages(&mut self, advantages: &Advantages) -> Result<()> {
         let [n, width] = self.shape();
-        Error::check_shape("advantage shifts", &[shift.len()], &[n * width])?;
-        let at_tokens = || shift.iter().enumerate().filter(|&(place, _)| self.mask_host[place]);
-        if let Some((_, bad)) = at_tokens().find(|(_, by)| !by.is_finite()) {
-            return Err(Error::invalid("advantage shift", format!("{bad}, must be finite")));
+        Error::check_shape("advantages", &[advantages.len()], &[n])?;
+        let mut values = vec![0.0; n * width];
+        for (row, &len) in self.tokens.completions().lengths().iter().enumerate() {
+            for (t, advantage) in advantages.row(row, len)?.into_iter().enumerate().filter(|(t, _)| self.mask_host[row * width + t]) {
+                if !advantage.is_finite() {
+                    return Err(Error::invalid("advantage", format!("completion {row}, token {t} has {advantage}, must be finite")));
+                }
+                values[row * width + t] = advantage;
+            }
         }
-        at_tokens().for_each(|(place, by)| self.advantages_host[place] += by);
-        self.advantages = host_f64(&self.advantages_host, [n, width], &self.mask.device()); // [N, Tc]
+        self.advantages = host_f64(&values, [n, width], &self.mask.device()); // [N, Tc]
+        self.advantages_host = values;
         Ok(())
+    }
+
+    /// log π_old − log π_ref of each token on the host, completion after completion, unpadded; 0 where a token does not take part.
+    /// For KL outside the loss: [`kl_in_rewards`](crate::kl_in_rewards), [`kl_in_advantages`](crate::kl_in_advantages).
+    ///
+    /// # Errors
+    /// No old or no reference log-probabilities; a device that failed.
+    pub fn log_ratios_to_reference(&self) -> Result<Vec<Vec<f64>>> {
+        let Some(old) = &self.old else {
+            return Err(Error::invalid("old log-probs", "missing, though KL acts outside the loss: call Batch::score_old"));
+        };
+        let Some(Reference::LogProbs(reference)) = &self.reference else {
+            return Err(Error::invalid("reference log-probs", "missing, though KL acts outside the loss: call Batch::score_reference"));
+        };
+        let d = (old.tensor() - reference.tensor().cast(old.0.dtype())).mask_fill(self.mask.clone().bool_not(), 0.0); // [N, Tc]
+        let d = to_host(d, "log-ratios to the reference")?;
+        let rows = d.chunks(self.shape()[1]).zip(self.tokens.completions().lengths());
+        Ok(rows.map(|(row, &len)| row[..len].to_vec()).collect())
     }
 
     /// Chooses the tokens of [`Addition::CrossEntropy`](crate::Addition::CrossEntropy): one entry a token, completion after completion, unpadded.

@@ -1,5 +1,7 @@
 //! The nouns: prompts, samples, completions, groups.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::token::{FinishReason, LogProbKind, Role, TokenId};
 
@@ -9,7 +11,7 @@ pub type PolicyVersion = u64;
 /// What the policy is asked, and what its answer is judged by.
 ///
 /// `T` is the task: whatever the reward needs (the gold answer, a board, a test suite). The loss never sees it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prompt<T> {
     /// The tokens the policy reads. At least one.
     pub tokens: Vec<TokenId>,
@@ -27,7 +29,7 @@ impl<T> Prompt<T> {
 /// The sampling half of a completion: exactly what a sampler drew.
 ///
 /// Token ids go from here to the loss unchanged; nothing is ever decoded and tokenised again.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The sampled tokens, with the end token if one was sampled. At least one.
     pub tokens: Vec<TokenId>,
@@ -46,7 +48,7 @@ pub struct Sample {
 }
 
 /// A stretch of a completion by one author.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// Who wrote it.
     pub role: Role,
@@ -55,7 +57,7 @@ pub struct Span {
 }
 
 /// One answer of a group: what rewards judge and the loss trains on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Completion {
     /// All tokens, whoever wrote them.
@@ -118,11 +120,11 @@ impl Completion {
 }
 
 /// A group's identity. It travels with the group: never inferred from a position or from the prompt's text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupId(pub u64);
 
 /// Several completions of one prompt: what GRPO compares.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Group<T> {
     /// Its identity; two draws of the same prompt are two groups.

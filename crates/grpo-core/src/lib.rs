@@ -53,9 +53,7 @@ pub use reward::{FromFn, Reward, RewardFn, from_fn};
 pub use rollout::{RolloutPlan, rollout};
 pub use sampler::{SampleRequest, Sampler, SamplingParams, group_seed, stream};
 pub use score::{OnRewardError, RewardTable, Rewards};
-pub use select::{
-    Accuracy, Dropped, GroupFilter, RawReward, Refill, ReplayBuffer, Selection, SelectionCounts, refill, truncated,
-};
+pub use select::{Accuracy, Dropped, GroupFilter, RawReward, Refill, ReplayBuffer, Selection, SelectionCounts, refill, truncated};
 pub use shaping::{
     CosineLength, Judged, Overlong, OverlongPenalty, RepetitionPenalty, RepetitionUnit, Rescale, Rescaled, ShorterWins, StopProperly,
     Verdict,

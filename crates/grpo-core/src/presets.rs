@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::advantage::{Ddof, Estimator, Gae, Lambda, Singleton, Standardise};
-use crate::config::{ClipRange, CountedRows, DualClip, EntropySettings, GrpoConfig, KlPenalty, Objective, RatioLevel, Reduction, WeightCap};
+use crate::config::{
+    ClipRange, CountedRows, DualClip, EntropySettings, GrpoConfig, KlPenalty, Objective, RatioLevel, Reduction, WeightCap,
+};
 
 /// A loss and the frame it was trained in. What a source does not say is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -219,7 +221,8 @@ impl Recipe {
 
     /// verl's conventions: std with n − 1 and ε 1e-6, a lone completion keeps its reward, log-ratios within ± 20, dual clip at 3, empty completions do not count, L + 1e-8.
     pub fn verl() -> Self {
-        let estimator = Estimator::Standardise(Standardise { ddof: Ddof::Sample, epsilon: 1e-6, singleton: Singleton::Raw, ..Standardise::default() });
+        let estimator =
+            Estimator::Standardise(Standardise { ddof: Ddof::Sample, epsilon: 1e-6, singleton: Singleton::Raw, ..Standardise::default() });
         let config = GrpoConfig {
             estimator,
             objective: Objective::Clipped { clip: ClipRange::symmetric(0.2), dual: DualClip::LossCap(3.0) },

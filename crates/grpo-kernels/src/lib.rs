@@ -4,21 +4,25 @@
 //! states and the output head instead, walks over the rows in chunks, and returns three numbers a row: the log-probability of the target, the entropy, and
 //! the exact KL divergence to a reference. Its backward pass recomputes each chunk, so memory does not grow with rows × V in either direction.
 //!
+//! [`gated_silu`] is the gate of an MLP in one pass each way, where ordinary operations make nine.
+//!
 //! # Backends
 //!
-//! One custom autodiff operation, switched on for a backend by the Cargo feature of its name (`flex`). On a device of any other backend the same
-//! function takes the plain path ([`plain_row_stats`]): equal values and gradients, ordinary tensor operations, and under autodiff the logits of every chunk stay on the tape.
+//! Custom autodiff operations, switched on for a backend by the Cargo feature of its name (`flex`). On a device of any other backend the same
+//! functions take the plain path (for row statistics [`plain_row_stats`]): equal values and gradients, ordinary tensor operations, and under autodiff the logits of every chunk stay on the tape.
 
 #![forbid(unsafe_code)]
 
 mod error;
 #[cfg(feature = "flex")]
 mod fused;
+mod gate;
 mod plain;
 mod route;
 mod rows;
 
 pub use error::KernelError;
+pub use gate::gated_silu;
 pub use plain::plain_row_stats;
 pub use route::linear_row_stats;
 pub use rows::{Ask, LinearRows, RowRequest, RowStats};

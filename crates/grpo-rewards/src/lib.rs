@@ -14,5 +14,15 @@
 //! ```
 
 pub mod answer;
+pub mod choice;
 pub mod format;
 pub mod math;
+pub mod puzzle;
+
+/// What length and repetition cost: from the core.
+pub mod shaping {
+    pub use grpo_core::{
+        CosineLength, Judged, Overlong, OverlongPenalty, RepetitionPenalty, RepetitionUnit, Rescale, Rescaled, ShorterWins, StopProperly,
+        Verdict,
+    };
+}

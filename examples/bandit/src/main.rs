@@ -19,9 +19,9 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use clap::Parser;
 use grpo_core::testing::Table;
 use grpo_core::{
-    Batch, BoxError, ClipRange, FinishReason, GrpoConfig, KlEstimator, KlPenalty, LogProbKind, Metrics, Objective, Prompt,
-    Reduction, Rewards, RolloutPlan, Sample, SampleRequest, Sampler, SamplingParams, StepStats, from_fn, gradients, log_softmax_at,
-    rollout, stream, to_host,
+    Batch, BoxError, ClipRange, FinishReason, GrpoConfig, KlEstimator, KlPenalty, LogProbKind, Metrics, Objective, Prompt, Reduction,
+    Rewards, RolloutPlan, Sample, SampleRequest, Sampler, SamplingParams, StepStats, from_fn, gradients, log_softmax_at, rollout, stream,
+    to_host,
 };
 use rand::RngExt;
 

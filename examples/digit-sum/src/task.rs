@@ -1,104 +1,132 @@
-//! The task: problems, tokens, reward.
+//! The task: problems, tokenizer, reward.
 
-use grpo_core::{BoxError, Completion, Prompt, Reward, RewardFn, stream};
+use grpo_core::{BoxError, Completion, Prompt, Reward, RewardFn, TokenId, stream};
+use rand::RngExt;
 use rand::seq::SliceRandom;
 
-/// `+`
-const PLUS: u32 = 10;
-/// `=`
-const EQUALS: u32 = 11;
-/// Ends an answer.
-pub const END: u32 = 12;
-/// Ten digits, `+`, `=`, the end.
-pub const VOCABULARY: usize = 13;
+/// The tokenizer: a token's id is the place of its character. The last one ends an answer.
+const ALPHABET: &str = "0123456789+=.";
+/// V.
+pub const VOCABULARY: usize = ALPHABET.len();
+/// What ends an answer.
+pub const END: TokenId = VOCABULARY as TokenId - 1;
+/// Tokens of an answer: three digits and the end.
+pub const ANSWER: usize = 4;
+/// Tokens of a prompt: `123+421=`.
+pub const PROMPT: usize = 8;
 
-pub fn knob<T: std::str::FromStr>(name: &str, default: T) -> T {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+/// Text to tokens. Characters that are not of the alphabet are left out.
+pub fn encode(text: &str) -> Vec<TokenId> {
+    text.chars().filter_map(|c| ALPHABET.find(c)).map(|id| id as TokenId).collect()
 }
 
-/// What a completion is judged by.
+/// Tokens to text.
+pub fn decode(tokens: &[TokenId]) -> String {
+    tokens.iter().filter_map(|&id| ALPHABET.chars().nth(id as usize)).collect()
+}
+
+/// What an answer is judged by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub answer: Vec<u32>,
+pub struct Sum {
+    /// `123+421=`
+    pub question: String,
+    /// `544.`
+    pub answer: String,
 }
 
-fn digits(n: u32, width: u32) -> Vec<u32> {
-    (0..width).rev().map(|k| n / 10u32.pow(k) % 10).collect()
+/// Two numbers of three digits from 0 to 4 (leading zeros written), so that nothing carries: 15,625 problems, 25 pairs of digits at
+/// each place. In the order that the seed gives.
+pub fn problems(seed: u64) -> Vec<Prompt<Sum>> {
+    let small = |n: &u32| [1, 10, 100].iter().all(|place| n / place % 10 < 5);
+    let pairs = (0..500).filter(small).flat_map(|a| (0..500).filter(small).map(move |b| (a, b)));
+    let mut problems: Vec<_> = pairs
+        .map(|(a, b)| {
+            let sum = Sum { question: format!("{a:03}+{b:03}="), answer: format!("{:03}.", a + b) };
+            Prompt::new(encode(&sum.question), sum)
+        })
+        .collect();
+    problems.shuffle(&mut stream(seed, usize::MAX));
+    problems
 }
 
-pub fn problems(seed: u64) -> Vec<Prompt<Problem>> {
-    let task: String = knob("TASK", "five".to_owned());
-    let mut all = Vec::new();
-    if task == "sort" {
-        for n in 0..100_000 {
-            let p = digits(n, 5);
-            let mut answer = p.clone();
-            answer.sort_unstable();
-            answer.push(END);
-            all.push(Prompt::new([p, vec![EQUALS]].concat(), Problem { answer }));
-        }
-    } else if task == "add" || task == "addr" {
-        for a in 0..100 {
-            for b in 0..100 {
-                let mut answer = digits(a + b, 3);
-                if task == "addr" {
-                    answer.reverse();
-                }
-                answer.push(END);
-                all.push(Prompt::new([digits(a, 2), vec![PLUS], digits(b, 2), vec![EQUALS]].concat(), Problem { answer }));
-            }
-        }
-    } else {
-        let high = if task == "nc" { 9 } else { 8 };
-        let top = if task == "nc" { 9 } else { 4 };
-        for a in 0..1000 {
-            for b in 0..1000 {
-                let (x, y) = (digits(a, 3), digits(b, 3));
-                if x.iter().zip(&y).all(|(x, y)| x + y <= high && *x <= top && *y <= top) {
-                    let answer = [digits(a + b, 3), vec![END]].concat();
-                    all.push(Prompt::new([x, vec![PLUS], y, vec![EQUALS]].concat(), Problem { answer }));
-                }
-            }
-        }
-    }
-    all.shuffle(&mut stream(seed, usize::MAX));
-    all
+/// Draws `count` of these problems: those of one step.
+pub fn draw(problems: &[Prompt<Sum>], count: usize, seed: u64, step: u64) -> Vec<Prompt<Sum>> {
+    let mut rng = stream(seed, step as usize);
+    (0..count).map(|_| problems[rng.random_range(0..problems.len())].clone()).collect()
 }
 
+/// The share of places that are right, the end counted as one: a guess that is right in one digit is worth more than none.
 pub struct Digits;
-impl RewardFn<Problem> for Digits {
+
+impl RewardFn<Sum> for Digits {
     fn name(&self) -> &str {
         "digits"
     }
-    fn score(&self, p: &Problem, c: &Completion) -> Result<Reward, BoxError> {
-        let cl: f64 = knob("CL", 0.5);
-        let sharp: f64 = knob("SHARP", 1.0);
-        let n = p.answer.len() as f64;
-        let each = p.answer.iter().zip(&c.tokens).map(|(&a, &b)| {
-            if a == b {
-                1.0
-            } else if a < 10 && b < 10 {
-                cl * (1.0 - f64::from(a.abs_diff(b)) / 9.0).powf(sharp)
-            } else {
-                0.0
-            }
-        });
-        if knob("PROC", 0) == 1 {
-            let mut steps: Vec<(usize, f64)> = each.map(|r| r / n).enumerate().collect();
-            steps.truncate(c.tokens.len());
-            Ok(Reward::Steps(steps))
-        } else {
-            Ok((each.sum::<f64>() / n).into())
-        }
+    fn score(&self, sum: &Sum, completion: &Completion) -> Result<Reward, BoxError> {
+        let wanted = encode(&sum.answer);
+        let right = wanted.iter().zip(&completion.tokens).filter(|(want, got)| want == got).count();
+        Ok((right as f64 / wanted.len() as f64).into())
     }
 }
 
+/// 1 if the whole answer is right.
 pub struct Exact;
-impl RewardFn<Problem> for Exact {
+
+impl RewardFn<Sum> for Exact {
     fn name(&self) -> &str {
         "exact"
     }
-    fn score(&self, p: &Problem, c: &Completion) -> Result<Reward, BoxError> {
-        Ok(f64::from(u8::from(p.answer == c.tokens)).into())
+    fn score(&self, sum: &Sum, completion: &Completion) -> Result<Reward, BoxError> {
+        Ok(f64::from(u8::from(decode(&completion.tokens) == sum.answer)).into())
+    }
+}
+
+/// What answering without calculating would score on these problems.
+#[derive(Debug, Clone, Copy)]
+pub struct Baselines {
+    /// Copying the prompt: its beginning, its first number, or its second, whichever is best.
+    pub copy: f64,
+    /// The one answer that is right most often.
+    pub constant: f64,
+}
+
+impl Baselines {
+    /// Of these problems.
+    pub fn of(problems: &[Prompt<Sum>]) -> Self {
+        let share = |right: usize| right as f64 / problems.len() as f64;
+        let copy = |range: std::ops::Range<usize>| {
+            share(problems.iter().filter(|p| p.task.answer.trim_end_matches('.') == &p.task.question[range.clone()]).count())
+        };
+        let mut counts = std::collections::HashMap::new();
+        problems.iter().for_each(|p| *counts.entry(&p.task.answer).or_insert(0) += 1);
+        Self { copy: copy(0..3).max(copy(4..7)).max(copy(0..PROMPT)), constant: share(counts.into_values().max().unwrap_or(0)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_survives_the_tokenizer() {
+        assert_eq!(encode("012+9=."), [0, 1, 2, 10, 9, 11, 12]);
+        assert_eq!(decode(&encode("123+421=544.")), "123+421=544.");
+        assert_eq!(encode("="), [11]);
+        assert_eq!(END, encode(".")[0]);
+    }
+
+    #[test]
+    fn no_problem_carries_and_none_is_there_twice() {
+        let mut problems = problems(1);
+        assert_eq!(problems.len(), 25 * 25 * 25);
+        assert!(problems.iter().all(|p| p.tokens.len() == PROMPT && encode(&p.task.answer).len() == ANSWER));
+        problems.sort_by(|a, b| a.tokens.cmp(&b.tokens));
+        assert!(problems.windows(2).all(|two| two[0].tokens != two[1].tokens));
+    }
+
+    #[test]
+    fn copying_and_a_constant_answer_score_under_a_tenth() {
+        let Baselines { copy, constant } = Baselines::of(&problems(1)[..2000]);
+        assert!(copy < 0.1 && constant < 0.1, "{copy} {constant}");
     }
 }

@@ -3,9 +3,10 @@
 //! ```text
 //! scripts/fetch-smollm2.sh
 //! cargo run --release -p finetune -- --model models/SmolLM2-135M-Instruct.Q4_1.gguf --steps 60 --seed 1
+//! cargo run --release -p finetune -- --model FOLDER --prompt chat --train TRAIN.jsonl --test TEST.jsonl --max-tokens 256 --lr 1e-5
 //! ```
 //!
-//! As it stands, that is SmolLM2-135M on two-digit additions: two solved lines and a third one to complete, 8 prompts × 8 completions of
+//! The first run is SmolLM2-135M on two-digit additions: two solved lines and a third one to complete, 8 prompts × 8 completions of
 //! at most 5 tokens a step, rank-16 factors beside all seven matrices of each block, reward 1 for the exact sum on a line of its own.
 //! Greedy answers on held-out additions are counted before and after.
 //!

@@ -94,8 +94,12 @@ pub(crate) fn verl(kind: PolicyLoss, p: &VerlParams, cols: usize) -> Result<Grpo
         reduction,
         counted_rows,
         length_epsilon,
-        // gspo bounds its exponent from above, to 10; the others bound x to ± 20.
-        log_ratio_bound: Some(if kind == PolicyLoss::Gspo { 10.0 } else { 20.0 }),
+        // gspo bounds its exponent to 10, geo_mean bounds nothing, the others bound x to ± 20.
+        log_ratio_bound: match kind {
+            PolicyLoss::Gspo => Some(10.0),
+            PolicyLoss::GeoMean => None,
+            _ => Some(20.0),
+        },
         ..GrpoConfig::default()
     })
 }

@@ -44,9 +44,9 @@ pub enum KlPlace {
     /// β × KL is added to each token's loss.
     #[default]
     Loss,
-    /// −β × KL is added to each token's reward, before advantages (`loss::kl_rewards`). The loss has no KL term.
+    /// −β × k1 is added to each token's reward, before advantages ([`kl_in_rewards`](crate::kl_in_rewards)). The loss has no KL term.
     Reward,
-    /// β × (mean KL − KL) is added to each token's advantage (`loss::kl_advantages`). The loss has no KL term.
+    /// β × (mean k1 − k1) is added to each token's advantage ([`kl_in_advantages`](crate::kl_in_advantages)). The loss has no KL term.
     Advantage,
 }
 
@@ -99,9 +99,12 @@ impl KlPenalty {
             (KlEstimator::Exact, KlGradient::RatioWeighted | KlGradient::StraightThrough, _) => {
                 Err(Error::config("KL gradient", "not plain, with estimator exact", "plain: the exact KL needs no correction"))
             }
-            (KlEstimator::Exact, _, KlPlace::Reward | KlPlace::Advantage) => {
-                Err(Error::config("KL place", "reward or advantage, with estimator exact", "loss"))
-            }
+            (KlEstimator::K1, _, KlPlace::Reward | KlPlace::Advantage) => Ok(()),
+            (_, _, KlPlace::Reward | KlPlace::Advantage) => Err(Error::config(
+                "KL estimator",
+                "not k1, with KL place reward or advantage",
+                "k1: there its gradient is that of the reverse KL",
+            )),
             _ => Ok(()),
         }
     }

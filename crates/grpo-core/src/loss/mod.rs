@@ -14,7 +14,6 @@
 
 mod correction;
 mod kl;
-mod kl_place;
 pub mod objective;
 mod ratio;
 mod reduce;
@@ -31,7 +30,6 @@ use crate::policy::Scores;
 
 pub use correction::{Correction, correction};
 pub use kl::{KlTerm, kl_estimate, kl_term};
-pub use kl_place::{kl_advantages, kl_rewards};
 pub use objective::{PolicyTerm, policy_term};
 pub use ratio::{LogRatio, at_level, log_ratio};
 pub use reduce::weights;

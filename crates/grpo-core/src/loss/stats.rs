@@ -43,6 +43,7 @@ struct Observed {
     entropies: Vec<f64>,
     weights: Vec<f64>,
     entropy_threshold: Option<f64>,
+    mean_weight: Option<f64>,
     covariance: Option<CovarianceStats>,
 }
 
@@ -137,6 +138,9 @@ impl StepStats {
         if let Some(fraction) = config.entropy.top_fraction {
             seen.entropy_threshold = Some(quantile(&seen.entropies, 1.0 - fraction));
         }
+        if config.off_policy.weight.is_some_and(|w| w.normalise == WeightNormalisation::StepMean) {
+            seen.mean_weight = Some(mean(&seen.weights)).filter(|mean| *mean > 0.0).or(Some(1.0));
+        }
         let (mean_advantage, mean_log_prob) = (mean(&seen.advantages), mean(&seen.log_probs));
         let covariance = |(a, l): (&f64, &f64)| (a - mean_advantage) * (l - mean_log_prob);
         let covariances = || seen.advantages.iter().zip(&seen.log_probs).map(covariance);
@@ -177,21 +181,12 @@ impl StepStats {
         self.observed.covariance.ok_or_else(|| not_observed("covariances"))
     }
 
-    /// The mean sampler weight over the step's tokens.
+    /// The mean sampler weight over the step's tokens; 1 where every weight is 0, as each is then whatever it is divided by.
     ///
     /// # Errors
-    /// A step that was not observed, or whose weights are all 0.
+    /// A step that was not observed.
     pub fn mean_weight(&self) -> Result<f64> {
-        let weights = &self.observed.weights;
-        if weights.is_empty() {
-            return Err(not_observed("mean sampler weight"));
-        }
-        let mean = weights.iter().sum::<f64>() / weights.len() as f64;
-        if mean > 0.0 {
-            Ok(mean)
-        } else {
-            Err(Error::invalid("sampler weights", "all 0: every token of the step was masked, there is no mean to divide by"))
-        }
+        self.observed.mean_weight.ok_or_else(|| not_observed("mean sampler weight"))
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 pub mod configs;
+pub mod models;
 pub mod oracle;
 
 use burn::Tensor;

@@ -63,12 +63,12 @@ enum Pass {
     Skipped,
 }
 
-fn f32_slice(tensor: &FloatTensor<Flex>) -> Option<&[f32]> {
+pub(super) fn f32_slice(tensor: &FloatTensor<Flex>) -> Option<&[f32]> {
     (tensor.dtype() == DType::F32).then(|| tensor.as_slice::<f32>()).flatten()
 }
 
 /// The elements, if nobody else holds the buffer and it holds nothing else.
-fn f32_slice_mut(tensor: &mut FloatTensor<Flex>) -> Option<&mut [f32]> {
+pub(super) fn f32_slice_mut(tensor: &mut FloatTensor<Flex>) -> Option<&mut [f32]> {
     let whole = tensor.layout().contiguous_offsets() == Some((0, tensor.layout().num_elements()));
     if tensor.dtype() == DType::F32 && whole { tensor.try_storage_mut::<f32>() } else { None }
 }
@@ -229,7 +229,7 @@ fn sum_terms(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f64 {
 ///
 /// x = n·ln 2 + r with integer n and |r| ≤ ln 2 / 2; eʳ is its Taylor polynomial of degree 7 (remainder below 6·10⁻⁹), 2ⁿ is written into the exponent.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     /// 1.5·2²³: adding it rounds to an integer and leaves that integer in the low bits.
     const ROUND: f32 = 12_582_912.0;
     /// ln 2 in two parts; the first is 355/512, whose 9 significant bits make n times it exact.

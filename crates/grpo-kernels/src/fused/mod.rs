@@ -1,9 +1,10 @@
-//! The custom autodiff operation and what it is made of: chunk arithmetic, the two passes over chunks, and the registration with burn.
+//! The custom autodiff operations. Row statistics: chunk arithmetic, the two passes over chunks, and the registration with burn. The gate of an MLP.
 
 mod backward;
 mod chunk;
 mod flex;
 mod forward;
+mod gate;
 mod op;
 
 use burn::backend::{Dispatch, DispatchDevice};
@@ -23,6 +24,11 @@ pub(crate) fn supports(device: &Device) -> bool {
         }
     }
     listed(device.as_dispatch())
+}
+
+/// silu(gate)·up in one pass.
+pub(crate) fn gated_silu<const D: usize>(gate: Tensor<D>, up: Tensor<D>) -> Tensor<D> {
+    Tensor::from_dispatch(<Dispatch as gate::GatedSilu>::gated_silu(gate.into_dispatch(), up.into_dispatch()))
 }
 
 /// Runs the operation and takes its one output `[R, k]` apart. The order of the columns is log-probs, entropy, KL, each of the last two if asked for.

@@ -2,7 +2,7 @@
 
 use burn::Tensor;
 use burn::module::Module;
-use burn::tensor::activation::sigmoid;
+use grpo_kernels::gated_silu;
 
 use super::attention::{Attention, Projected};
 use super::linear::Linear;
@@ -22,7 +22,7 @@ impl Mlp {
     fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         let gate = self.gate_proj.forward(x.clone()); // [R, inner]
         let up = self.up_proj.forward(x); // [R, inner]
-        self.down_proj.forward(gate.clone() * sigmoid(gate) * up) // [R, H]
+        self.down_proj.forward(gated_silu(gate, up)) // [R, H]
     }
 }
 

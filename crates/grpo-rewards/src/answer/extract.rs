@@ -143,7 +143,11 @@ pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
             }
             b'{' => open.push((at + 1, None)),
             b'}' => {
-                if let Some((start, Some(outer))) = open.pop() {
+                let closed = open.pop();
+                if closed.is_none() && found.last().is_some_and(|last| last.whole.end == at) {
+                    // A brace too many right after a box: its braces do not balance, so where it ends is anyone's guess.
+                    found.pop();
+                } else if let Some((start, Some(outer))) = closed {
                     let whole = outer..at + 1;
                     let only = found.last().filter(|inner| inner.whole.start >= start);
                     let only = only.filter(|inner| blank(start..inner.whole.start) && blank(inner.whole.end..at));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use grpo_core::{BoxError, Completion, Reward, RewardFn};
+use grpo_core::Reward;
 
 use crate::answer::verdict;
 
@@ -15,6 +15,17 @@ pub enum Opening {
     InCompletion,
     /// The prompt ends with it, so the completion begins inside.
     InPrompt,
+}
+
+/// How the tags are set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Layout {
+    /// Blanks round and between the parts are free.
+    #[default]
+    Free,
+    /// Every tag has a line of its own, and nothing stands between the lines of the parts.
+    OwnLines,
 }
 
 /// 1 if the text is exactly these tags in this order, each once, with something in each and only blanks round and between them; else 0.
@@ -38,6 +49,7 @@ pub enum Opening {
 pub struct Format {
     tags: Vec<Cow<'static, str>>,
     opening: Opening,
+    layout: Layout,
 }
 
 impl Format {
@@ -48,12 +60,18 @@ impl Format {
 
     /// These tags, names without angle brackets. Without any tag, only a blank text has the format.
     pub fn tags<S: Into<Cow<'static, str>>>(names: impl IntoIterator<Item = S>) -> Self {
-        Self { tags: names.into_iter().map(Into::into).collect(), opening: Opening::InCompletion }
+        Self { tags: names.into_iter().map(Into::into).collect(), opening: Opening::InCompletion, layout: Layout::Free }
     }
 
     /// Says where the first tag opens.
     pub fn opening(mut self, opening: Opening) -> Self {
         self.opening = opening;
+        self
+    }
+
+    /// Sets how the tags are set.
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -74,7 +92,10 @@ impl Format {
                 rest = rest.trim_start().strip_prefix(&*open)?;
             }
             let (part, after) = rest.split_once(&*close)?;
-            if part.trim().is_empty() {
+            let own_lines = part.ends_with('\n')
+                && (opened_before || part.len() > 1 && part.starts_with('\n'))
+                && (after.is_empty() || after.starts_with('\n'));
+            if part.trim().is_empty() || (self.layout == Layout::OwnLines && !own_lines) {
                 return None;
             }
             rest = after;
@@ -83,14 +104,7 @@ impl Format {
     }
 }
 
-impl<T: ?Sized> RewardFn<T> for Format {
-    fn name(&self) -> &str {
-        "format"
-    }
-    fn score(&self, _: &T, completion: &Completion) -> Result<Reward, BoxError> {
-        Ok(self.judge(&completion.text))
-    }
-}
+super::text_reward!(Format, "format");
 
 #[cfg(test)]
 mod tests {
@@ -113,6 +127,14 @@ mod tests {
         ] {
             assert_eq!(Format::think_answer().judge(text), Reward::Outcome(f64::from(u8::from(right))), "{text}");
         }
+    }
+
+    #[test]
+    fn tags_on_lines_of_their_own_can_be_asked_for() {
+        let format = Format::think_answer().layout(super::Layout::OwnLines);
+        assert_eq!(format.judge("<think>\na\n</think>\n<answer>\nb\n</answer>"), Reward::Outcome(1.0));
+        assert_eq!(format.judge("<think>a</think>\n<answer>\nb\n</answer>"), Reward::Outcome(0.0));
+        assert_eq!(format.judge("<think>\na\n</think><answer>\nb\n</answer>"), Reward::Outcome(0.0));
     }
 
     #[test]

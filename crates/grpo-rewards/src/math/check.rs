@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use grpo_core::{BoxError, Completion, Reward, RewardFn};
 
 use super::compare::{Comparison, Equal};
-use super::find::{announced, boxed, trimmed, unboxed};
+use super::find::{announced, boxed, last_said, trimmed, unboxed};
 use super::poly::Algebra;
 use super::text::{is_void, spelling};
 use super::value::{Answer, answer};
@@ -147,6 +147,10 @@ impl MathAnswer {
         let gold = gold_piece(gold);
         let spelt = spelling(&gold);
         let verdict = |outcome, how, gold, answer| Verdict { outcome, how, gold, answer };
+        if spelt.text.eq_ignore_ascii_case("nan") {
+            // Not a number: nothing equals it, itself included.
+            return verdict(Outcome::NotEqual, How::Unreadable, gold, None);
+        }
         if is_void(&spelt) {
             return verdict(Outcome::GoldUnreadable, How::Unreadable, gold, None);
         }
@@ -174,7 +178,7 @@ impl MathAnswer {
     /// `None` where the gold answer cannot be read.
     fn compared(&self, gold: &str, read: &mut Gold, candidate: &str) -> Option<(Outcome, How)> {
         let spelt = spelling(candidate);
-        if !spelt.something {
+        if !spelt.something || spelt.prose {
             return read.is_readable(gold, &self.compare).then_some((Outcome::NotEqual, How::Unreadable));
         }
         let same = if read.spelt.worded { spelt.text.eq_ignore_ascii_case(&read.spelt.text) } else { spelt.text == read.spelt.text };
@@ -190,11 +194,13 @@ impl MathAnswer {
             // A word or a sentence against a worded gold is wrong, not unreadable.
             return Some((Outcome::NotEqual, if spelt.worded && read.spelt.worded { How::Text } else { How::Unreadable }));
         };
+        let gold_text = gold;
         let Some(gold) = read.answer.take() else { return Some((Outcome::NotEqual, How::Text)) };
         let how = Comparison { algebra: &mut read.algebra, settings: &self.compare }.equal(&gold, &answer);
         read.answer = Some(gold);
         Some(match how {
             Some(how) => (Outcome::Equal, how.into()),
+            None if same_but_for_the_comma(gold_text, candidate) => (Outcome::Equal, How::Exact),
             None => (Outcome::NotEqual, How::NormalForm),
         })
     }
@@ -211,7 +217,10 @@ impl MathAnswer {
                 Box::new(std::iter::once(boxed(inner).map_or(Cow::Borrowed(trimmed(inner)), |(content, _)| content)))
             }
             Search::Anywhere => match boxed(text) {
-                Some((content, end)) => Box::new(text.get(end..).and_then(announced).map(Cow::Borrowed).into_iter().chain(std::iter::once(content))),
+                Some((content, end)) => {
+                    let said = text.get(end..).and_then(announced);
+                    Box::new(said.into_iter().chain(said.and_then(last_said)).map(Cow::Borrowed).chain(std::iter::once(content)))
+                }
                 None => Box::new(unboxed(text).map(Cow::Borrowed)),
             },
         }
@@ -253,6 +262,20 @@ fn gold_piece(gold: &str) -> Cow<'_, str> {
         return Cow::Borrowed(after);
     }
     boxed(gold).map_or(Cow::Borrowed(gold.trim()), |(content, _)| content)
+}
+
+/// Whether one text is a decimal with a comma and the other the same with a point. Commas that could group thousands are no decimal commas.
+fn same_but_for_the_comma(a: &str, b: &str) -> bool {
+    let sides = |text: &str, mark: char| {
+        let text = text.trim_matches(['$', ' ', '\n']);
+        let (whole, part) = text.split_once(mark)?;
+        let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+        let groups =
+            mark == ',' && part.len() == 3 && whole.trim_start_matches('-').len() <= 3 && !whole.trim_start_matches('-').starts_with('0');
+        (digits(whole.strip_prefix('-').unwrap_or(whole)) && digits(part) && !groups).then(|| (whole.to_owned(), part.to_owned()))
+    };
+    let same = |comma: &str, point: &str| sides(comma, ',').is_some_and(|s| Some(s) == sides(point, '.'));
+    same(a, b) || same(b, a)
 }
 
 /// Variables numbered in the order in which they occur, where their letters do not matter.

@@ -50,7 +50,8 @@ impl Comparison<'_> {
                 };
                 if names_agree { self.within(a, b) } else { None }
             }
-            (A::Named { equation: Some(what), .. }, A::Conditions { all, .. }) | (A::Conditions { all, .. }, A::Named { equation: Some(what), .. })
+            (A::Named { equation: Some(what), .. }, A::Conditions { all, .. })
+            | (A::Conditions { all, .. }, A::Named { equation: Some(what), .. })
                 if matches!(all.as_slice(), [Condition { kind: ConditionKind::Zero, .. }]) =>
             {
                 let what = what.clone();
@@ -71,7 +72,9 @@ impl Comparison<'_> {
             (A::Pieces(a), A::Pieces(b)) => self.unordered(a, b),
             (A::Conditions { all: a, .. }, A::Conditions { all: b, .. }) => self.conditions(a, b),
             (A::Conditions { as_set: Some(set), .. }, other @ (A::Items { .. } | A::Pieces(_))) => self.within(set, other),
-            (gold @ (A::Items { .. } | A::Pieces(_)), A::Conditions { as_set: Some(set), .. }) if self.settings.relations == Relations::AsSets => {
+            (gold @ (A::Items { .. } | A::Pieces(_)), A::Conditions { as_set: Some(set), .. })
+                if self.settings.relations == Relations::AsSets =>
+            {
                 self.within(gold, set)
             }
             (A::Ratio(a), A::Ratio(b)) => self.ratios(a, b),
@@ -125,7 +128,9 @@ impl Comparison<'_> {
             (None, Some(_)) => (b, a),
             _ => return false,
         };
-        let (Some(places), Some(value), Some(exact)) = (decimal.decimals, decimal.value.as_rational(), fraction.value.as_rational()) else { return false };
+        let (Some(places), Some(value), Some(exact)) = (decimal.decimals, decimal.value.as_rational(), fraction.value.as_rational()) else {
+            return false;
+        };
         if places < ROUNDED_FROM || has_end(&exact) {
             return false;
         }

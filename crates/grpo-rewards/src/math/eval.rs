@@ -58,7 +58,13 @@ pub(crate) fn evaluate(tree: &Tree, algebra: &mut Algebra, choice: Choice) -> Va
 fn children(node: &Node) -> Vec<Id> {
     match node {
         Node::Negative(a) | Node::Function(_, a) | Node::Apply(_, a) | Node::Big(_, a) | Node::Percent(a) | Node::Degrees(a) => vec![*a],
-        Node::Plus(a, b) | Node::Minus(a, b) | Node::Times(a, b) | Node::Divide(a, b) | Node::Power(a, b) | Node::Binomial(a, b) | Node::Mod(a, b) => {
+        Node::Plus(a, b)
+        | Node::Minus(a, b)
+        | Node::Times(a, b)
+        | Node::Divide(a, b)
+        | Node::Power(a, b)
+        | Node::Binomial(a, b)
+        | Node::Mod(a, b) => {
             vec![*a, *b]
         }
         Node::Root(index, a) | Node::Log(index, a) => index.iter().copied().chain([*a]).collect(),
@@ -114,7 +120,8 @@ fn one(node: &Node, values: &Values, algebra: &mut Algebra, choice: Choice) -> R
         Node::Times(a, b) => match (values.get(*a), values.get(*b)) {
             (V::Matrix(left), V::Matrix(right)) => return matrix_product(left, right, algebra).map(V::Matrix),
             (V::Matrix(rows), V::Scalar(factor)) | (V::Scalar(factor), V::Matrix(rows)) => {
-                let scaled: Result<Vec<Vec<Scalar>>, Stop> = rows.iter().map(|row| row.iter().map(|x| algebra.mul(x, factor)).collect()).collect();
+                let scaled: Result<Vec<Vec<Scalar>>, Stop> =
+                    rows.iter().map(|row| row.iter().map(|x| algebra.mul(x, factor)).collect()).collect();
                 return scaled.map(V::Matrix);
             }
             _ => algebra.mul(scalar(a)?, scalar(b)?)?,
@@ -161,14 +168,22 @@ fn one(node: &Node, values: &Values, algebra: &mut Algebra, choice: Choice) -> R
             algebra.mul(scalar(a)?, &degree)?
         }
         Node::Matrix { rows, determinant } => {
-            let rows: Result<Vec<Vec<Scalar>>, Stop> =
-                rows.iter().map(|row| row.iter().map(|id| if no_value(id) { Err(Stop::Undefined) } else { scalar(id).cloned() }).collect()).collect();
+            let rows: Result<Vec<Vec<Scalar>>, Stop> = rows
+                .iter()
+                .map(|row| row.iter().map(|id| if no_value(id) { Err(Stop::Undefined) } else { scalar(id).cloned() }).collect())
+                .collect();
             if !determinant {
                 return rows.map(V::Matrix);
             }
             matrix_determinant(&rows?, algebra)?
         }
-        Node::Text(_) | Node::Based(..) | Node::List { .. } | Node::Sequence { .. } | Node::Relation { .. } | Node::Union(_) | Node::Ratio(_) => return Ok(V::None),
+        Node::Text(_)
+        | Node::Based(..)
+        | Node::List { .. }
+        | Node::Sequence { .. }
+        | Node::Relation { .. }
+        | Node::Union(_)
+        | Node::Ratio(_) => return Ok(V::None),
         Node::EmptySet | Node::Reals | Node::Opaque => return Ok(V::None),
     }))
 }

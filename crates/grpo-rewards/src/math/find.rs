@@ -19,7 +19,8 @@ pub(crate) fn boxed(text: &str) -> Option<(Cow<'_, str>, usize)> {
     }
     let content = |found: &Boxed| &text[found.content.clone()];
     let run = &all[first..];
-    let joined = if run.len() == 1 { Cow::Borrowed(content(last)) } else { Cow::Owned(run.iter().map(content).collect::<Vec<_>>().join(", ")) };
+    let joined =
+        if run.len() == 1 { Cow::Borrowed(content(last)) } else { Cow::Owned(run.iter().map(content).collect::<Vec<_>>().join(", ")) };
     Some((joined, last.whole.end))
 }
 
@@ -52,9 +53,17 @@ pub(crate) fn announced(text: &str) -> Option<&str> {
     let line = rest.trim_start_matches([' ', ':', '*', '\n', '"']).lines().next()?;
     let end = line.match_indices(". ").map(|(at, _)| at).find(|at| !line[..*at].ends_with(|c: char| c == '.')).unwrap_or(line.len());
     let said = trimmed(&line[..end]);
-    // Within a sentence the answer is the formula.
-    let said = if said.matches('$').count() == 2 || said.contains("\\(") { last_formula(said).map_or(said, |(formula, _)| formula) } else { said };
     (!said.is_empty()).then_some(said)
+}
+
+/// The later of the last formula and the last number after it: what a sentence says.
+pub(crate) fn last_said(text: &str) -> Option<&str> {
+    let formula = last_formula(text);
+    let tail = formula.map_or(0, |(_, after)| after);
+    match text.get(tail..).and_then(last_number) {
+        Some((number, _)) => Some(number),
+        None => formula.map(|(f, _)| f),
+    }
 }
 
 /// The last formula between LaTeX delimiters, and where it ends. `$…$` and `\(…\)` do not span lines.
@@ -139,15 +148,8 @@ pub(crate) fn unboxed(text: &str) -> impl Iterator<Item = &str> {
             let candidate = match step {
                 1 => whole,
                 2 => announced(text),
-                3 => {
-                    // The later of the last formula and the last number after it.
-                    let formula = last_formula(text);
-                    let tail = formula.map_or(0, |(_, after)| after);
-                    match text.get(tail..).and_then(last_number) {
-                        Some((number, _)) => Some(number),
-                        None => formula.map(|(f, _)| f),
-                    }
-                }
+                3 => announced(text).and_then(last_said),
+                4 => last_said(text),
                 _ => return None,
             };
             if candidate.is_some() {
@@ -190,7 +192,7 @@ mod tests {
 
     #[test]
     fn announcements_and_formulas_are_found() {
-        assert_eq!(announced("Final Answer: The final answer is $10,455$. I hope"), Some("10,455"));
+        assert_eq!(announced("Final Answer: The final answer is $10,455$. I hope"), Some("$10,455$"));
         assert_eq!(announced("The answer is 42"), Some("42"));
         assert_eq!(last_formula("a $x$ b \\[ 9 \\] c").map(|f| f.0), Some(" 9 "));
         assert_eq!(last_formula("a $ \n 9 \n $"), None);

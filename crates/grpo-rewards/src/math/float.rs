@@ -254,7 +254,11 @@ fn inverse_series(one: &BigInt, n: u64, alternating: bool) -> BigInt {
     let (mut power, mut sum, mut k) = (one / n, BigInt::zero(), 0_u64);
     while !power.is_zero() {
         let term = &power / (2 * k + 1);
-        if alternating && k % 2 == 1 { sum -= term } else { sum += term }
+        if alternating && k % 2 == 1 {
+            sum -= term
+        } else {
+            sum += term
+        }
         power /= square;
         k += 1;
     }

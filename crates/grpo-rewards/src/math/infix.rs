@@ -114,7 +114,13 @@ impl<'t> Parser<'t> {
             // The end of a sentence, or the repeating digits of a decimal.
             '.' if self.lexer.rest().trim().is_empty() => return Some(()),
             '.' => return matches!(self.lexer.peek(), Some(Tok::Command("overline" | "bar"))).then_some(()),
-            '€' | '£' | '¥' => return Some(()),
+            // `\$`: only the escaped sign comes here.
+            '$' | '€' | '£' | '¥' => {
+                self.infix(Op::Juxtapose)?;
+                let id = self.add(Node::Text("currency".to_owned()));
+                self.deliver(id);
+                return Some(());
+            }
             '(' | '[' | '{' => return self.juxtapose(token),
             _ => return self.meaning_after(super::parse::sign(c)?, token),
         };

@@ -7,6 +7,7 @@
 mod check;
 mod compare;
 mod eval;
+mod expression;
 mod find;
 mod float;
 mod infix;
@@ -21,6 +22,7 @@ mod value;
 mod words;
 
 pub use check::{How, MathAnswer, Outcome, Search, Verdict};
+pub(crate) use expression::exact_expression;
 
 /// How close two numbers must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

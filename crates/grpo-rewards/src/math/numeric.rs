@@ -3,6 +3,8 @@
 //! The precision grows with the numbers that occur, values far from 1 are refused, and the difference is weighed against its own terms: so
 //! only an identity, or a near miss by less than 2^-300 of numbers of moderate size, counts as zero.
 
+use std::sync::{Arc, OnceLock};
+
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
@@ -41,21 +43,21 @@ pub(crate) fn is_zero(algebra: &Algebra, sum: &Poly) -> Zero {
     let mut free = false;
     for (id, _) in needed.iter().enumerate().filter(|(_, n)| **n) {
         match &atoms[id] {
+            Atom::Symbol(_) | Atom::Opaque(..) => free = true,
+            // n! is as good as a symbol; a factorial too large to work out is not.
+            Atom::Function(Function::Factorial, a) if a.as_rational().is_some() => return Zero::Unknown,
+            Atom::Function(Function::Factorial, _) => free = true,
             Atom::Base(a) | Atom::Function(_, a) => bits += size(&a.num) + size(&a.den),
             Atom::Power(a, b) => bits += size(&a.num) + size(&a.den) + size(&b.num) + size(&b.den),
-            Atom::Symbol(_) | Atom::Opaque(..) => free = true,
             Atom::Infinity => return Zero::Unknown,
             _ => {}
-        }
-        if matches!(&atoms[id], Atom::Function(Function::Factorial, a) if a.as_rational().is_some()) {
-            return Zero::Unknown;
         }
     }
     let bits = BASE_BITS + 4 * bits;
     if bits > MAX_BITS {
         return Zero::Unknown;
     }
-    let at = At { p: Precision::new(bits), atoms };
+    let at = At { p: precision(bits), atoms };
     let (mut zeros, mut tried) = (0, 0);
     for point in 0..if free { POINTS } else { 1 } {
         tried += 1;
@@ -71,7 +73,7 @@ pub(crate) fn is_zero(algebra: &Algebra, sum: &Poly) -> Zero {
 /// Which atoms a sum is made of, all the way down.
 fn needed(atoms: &[Atom], sum: &Poly) -> Vec<bool> {
     let mut needed = vec![false; atoms.len()];
-    let mut mark = |needed: &mut Vec<bool>, poly: &Poly| {
+    let mark = |needed: &mut Vec<bool>, poly: &Poly| {
         for (id, _) in poly.iter().flat_map(|(product, _)| product) {
             if let Some(slot) = needed.get_mut(*id as usize) {
                 *slot = true;
@@ -102,8 +104,15 @@ fn size(sum: &Poly) -> u64 {
     sum.iter().map(|(product, c)| c.numer().bits() + c.denom().bits() + product.iter().map(|(_, e)| exponent(e)).sum::<u64>()).sum()
 }
 
+/// The usual precision is made once.
+fn precision(bits: u64) -> Arc<Precision> {
+    static USUAL: OnceLock<Arc<Precision>> = OnceLock::new();
+    let usual = BASE_BITS + 256;
+    if bits <= usual { Arc::clone(USUAL.get_or_init(|| Arc::new(Precision::new(usual)))) } else { Arc::new(Precision::new(bits)) }
+}
+
 struct At<'a> {
-    p: Precision,
+    p: Arc<Precision>,
     atoms: &'a [Atom],
 }
 
@@ -132,7 +141,7 @@ impl At<'_> {
             Atom::E => self.real(self.p.exp(&self.p.integer(1))?),
             Atom::I => Complex { re: Real::zero(), im: self.p.integer(1) },
             Atom::Prime(prime) => self.integer(i64::try_from(*prime).ok()?),
-            Atom::Symbol(_) | Atom::Opaque(..) => self.sample(id as u64, point),
+            Atom::Symbol(_) | Atom::Opaque(..) | Atom::Function(Function::Factorial, _) => self.sample(id as u64, point),
             Atom::Base(a) => self.scalar(a, values)?,
             Atom::Power(a, b) => self.power(&self.scalar(a, values)?, &self.scalar(b, values)?)?,
             Atom::Function(function, a) => self.function(*function, &self.scalar(a, values)?)?,
@@ -282,7 +291,11 @@ impl At<'_> {
                 let turned = self.mul(&i, a);
                 let (up, down) = (self.exp(&turned)?, self.exp(&self.sub(&self.integer(0), &turned))?);
                 let two = self.integer(2);
-                if function == F::Cos { self.div(&self.add(&up, &down), &two) } else { self.div(&self.sub(&up, &down), &self.mul(&two, &i)) }
+                if function == F::Cos {
+                    self.div(&self.add(&up, &down), &two)
+                } else {
+                    self.div(&self.sub(&up, &down), &self.mul(&two, &i))
+                }
             }
             F::Tan => self.div(&self.function(F::Sin, a)?, &self.function(F::Cos, a)?),
             F::Cot => self.div(&self.function(F::Cos, a)?, &self.function(F::Sin, a)?),
@@ -334,7 +347,7 @@ pub(crate) fn rounded(algebra: &Algebra, value: &Scalar, decimals: u32) -> Optio
     if free || decimals > 64 {
         return None;
     }
-    let at = At { p: Precision::new(BASE_BITS), atoms };
+    let at = At { p: precision(BASE_BITS), atoms };
     let mut values: Vec<Option<Complex>> = vec![None; atoms.len()];
     for id in 0..atoms.len() {
         if needed[id] {

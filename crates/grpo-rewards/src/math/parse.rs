@@ -112,7 +112,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Hands an operand to whatever waits for it.
-    fn deliver(&mut self, mut id: Id) {
+    pub(super) fn deliver(&mut self, mut id: Id) {
         loop {
             match self.stack.last() {
                 Some(Entry::Need(_)) => {}
@@ -416,6 +416,12 @@ impl<'t> Parser<'t> {
             '}' => self.close(Bracket::Brace)?,
             '&' => self.cell(false)?,
             '€' | '£' | '¥' | '$' => {}
+            '½' | '⅓' | '¼' | '¾' | '⅔' | '⅕' | '⅛' => {
+                let (top, bottom) = vulgar(c);
+                let id =
+                    self.add(Node::Number { value: BigRational::new(top.into(), bottom.into()), decimals: None, integer_literal: false });
+                self.deliver(id);
+            }
             _ => self.meaning(sign(c)?)?,
         }
         Some(())
@@ -536,6 +542,10 @@ impl<'t> Parser<'t> {
                 self.stack.push(Entry::Need(Need::Root(index)));
                 return Some(());
             }
+            Meaning::Blackboard => match self.lexer.raw_argument()?.trim() {
+                "R" => Node::Reals,
+                set => Node::Text(format!("set {set}")),
+            },
             Meaning::Overline => Node::Symbol(format!("over {}", self.lexer.raw_argument()?.trim())),
             Meaning::Open(bracket) => {
                 self.open(bracket);
@@ -614,7 +624,8 @@ impl<'t> Parser<'t> {
     /// Delivers a number; `1/2` of integer literals is a fraction before anything else, so that 1/2 x is half of x.
     fn literal_fraction(&mut self, id: Id) {
         if let [.., Entry::Value(left), Entry::Infix(Op::Divide)] = self.stack.as_slice()
-            && let (Some(Node::Number { integer_literal: true, .. }), Some(Node::Number { integer_literal: true, .. })) = (self.node(*left), self.node(id))
+            && let (Some(Node::Number { integer_literal: true, .. }), Some(Node::Number { integer_literal: true, .. })) =
+                (self.node(*left), self.node(id))
             && !matches!(self.lexer.peek(), Some(Tok::Sign('^' | '!' | '_')))
         {
             let left = *left;
@@ -657,6 +668,19 @@ pub(super) fn sign(c: char) -> Option<Meaning> {
     })
 }
 
+/// The fraction that one sign stands for.
+fn vulgar(c: char) -> (i32, i32) {
+    match c {
+        '⅓' => (1, 3),
+        '¼' => (1, 4),
+        '¾' => (3, 4),
+        '⅔' => (2, 3),
+        '⅕' => (1, 5),
+        '⅛' => (1, 8),
+        _ => (1, 2),
+    }
+}
+
 /// A number as a node.
 pub(super) fn number_node(text: &str) -> Option<Node> {
     let (mut digits, mut decimals, mut exponent) = (String::with_capacity(text.len()), None, String::new());
@@ -681,7 +705,11 @@ pub(super) fn number_node(text: &str) -> Option<Node> {
     let value = match digits.parse::<i64>() {
         Ok(small) if integer_literal => BigRational::from(num_bigint::BigInt::from(small)),
         _ => {
-            let exponent = if in_exponent { exponent.parse::<i64>().ok().filter(|e| e.unsigned_abs() <= u64::from(crate::answer::MAX_EXPONENT)) } else { Some(0) };
+            let exponent = if in_exponent {
+                exponent.parse::<i64>().ok().filter(|e| e.unsigned_abs() <= u64::from(crate::answer::MAX_EXPONENT))
+            } else {
+                Some(0)
+            };
             crate::answer::decimal(&digits, decimals.unwrap_or(0) as usize, exponent)?
         }
     };

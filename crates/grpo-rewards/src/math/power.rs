@@ -151,7 +151,10 @@ impl Algebra {
                 self.power_rational(base, &coefficient)?
             } else {
                 let above = coefficient.numer().to_i64().ok_or(Stop::TooBig)?;
-                let term = Scalar { num: vec![(product, BigRational::new(BigInt::one(), coefficient.denom().clone()))], den: Scalar::integer(1).den };
+                let term = Scalar {
+                    num: vec![(product, BigRational::new(BigInt::one(), coefficient.denom().clone()))],
+                    den: Scalar::integer(1).den,
+                };
                 let id = self.id(Atom::Power(base.clone(), term));
                 self.atom_power(id, Exponent::from(above))?
             };
@@ -164,7 +167,8 @@ impl Algebra {
         let mut value = Scalar::integer(1);
         for (number, sign) in [(base.numer(), 1), (base.denom(), -1)] {
             let (primes, rest) = factored(number);
-            let bases = primes.into_iter().map(|(p, count)| (BigInt::from(p), i64::from(count))).chain((!rest.is_one()).then_some((rest, 1)));
+            let bases =
+                primes.into_iter().map(|(p, count)| (BigInt::from(p), i64::from(count))).chain((!rest.is_one()).then_some((rest, 1)));
             for (prime, count) in bases.collect::<Vec<_>>() {
                 let scaled = self.mul(exponent, &Scalar::integer(count * sign))?;
                 let base = Scalar::rational(BigRational::from(prime));
@@ -201,7 +205,11 @@ impl Algebra {
             (F::Cot | F::Csc, Some(value)) if value.is_zero() => return Err(Stop::Undefined),
             _ => {}
         }
-        if function == F::Ln && argument.as_term().is_some_and(|(p, c)| c.is_one() && matches!(p.as_slice(), [(id, _)] if self.atoms().get(*id as usize) == Some(&Atom::E))) {
+        if function == F::Ln
+            && argument
+                .as_term()
+                .is_some_and(|(p, c)| c.is_one() && matches!(p.as_slice(), [(id, _)] if self.atoms().get(*id as usize) == Some(&Atom::E)))
+        {
             let power = argument.as_term().map_or_else(Exponent::one, |(p, _)| p[0].1);
             return Ok(Scalar::rational(BigRational::new((*power.numer()).into(), (*power.denom()).into())));
         }
@@ -239,7 +247,8 @@ impl Algebra {
         }
         for (number, sign) in [(value.numer().magnitude(), 1), (value.denom().magnitude(), -1)] {
             let (primes, rest) = factored(&BigInt::from_biguint(Sign::Plus, number.clone()));
-            let parts = primes.into_iter().map(|(p, count)| (BigInt::from(p), i64::from(count))).chain((!rest.is_one()).then_some((rest, 1)));
+            let parts =
+                primes.into_iter().map(|(p, count)| (BigInt::from(p), i64::from(count))).chain((!rest.is_one()).then_some((rest, 1)));
             for (prime, count) in parts.collect::<Vec<_>>() {
                 let ln = self.atom(Atom::Function(Function::Ln, Scalar::rational(BigRational::from(prime))));
                 let term = self.mul(&ln, &Scalar::integer(count * sign))?;

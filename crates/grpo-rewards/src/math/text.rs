@@ -78,5 +78,5 @@ pub(crate) fn spelling(text: &str) -> Spelling {
 
 /// Whether a gold text in normal spelling stands for nothing: no value, and no word either.
 pub(crate) fn is_void(spelling: &Spelling) -> bool {
-    !spelling.something || spelling.prose || matches!(spelling.text.to_ascii_lowercase().as_str(), "nan" | "null" | "none" | "undefined" | "n/a")
+    !spelling.something || spelling.prose || matches!(spelling.text.to_ascii_lowercase().as_str(), "null" | "none" | "undefined" | "n/a")
 }

@@ -39,12 +39,47 @@ pub(crate) struct Lexer<'t> {
 
 /// Commands that show their argument as text.
 const TEXT_COMMANDS: [&str; 14] = [
-    "text", "textbf", "textit", "textrm", "textsf", "texttt", "textnormal", "textup", "mathrm", "mathbf", "mathsf", "mbox", "hbox", "operatorname",
+    "text",
+    "textbf",
+    "textit",
+    "textrm",
+    "textsf",
+    "texttt",
+    "textnormal",
+    "textup",
+    "mathrm",
+    "mathbf",
+    "mathsf",
+    "mbox",
+    "hbox",
+    "operatorname",
 ];
 /// Commands without a meaning of their own.
 const SILENT: [&str; 24] = [
-    "left", "right", "big", "Big", "bigg", "Bigg", "bigl", "bigr", "Bigl", "Bigr", "biggl", "biggr", "middle", "displaystyle", "textstyle", "limits",
-    "quad", "qquad", "thinspace", "n", "r", "t", "nonumber", "hfill",
+    "left",
+    "right",
+    "big",
+    "Big",
+    "bigg",
+    "Bigg",
+    "bigl",
+    "bigr",
+    "Bigl",
+    "Bigr",
+    "biggl",
+    "biggr",
+    "middle",
+    "displaystyle",
+    "textstyle",
+    "limits",
+    "quad",
+    "qquad",
+    "thinspace",
+    "n",
+    "r",
+    "t",
+    "nonumber",
+    "hfill",
 ];
 
 impl<'t> Lexer<'t> {
@@ -84,10 +119,11 @@ impl<'t> Lexer<'t> {
             } else if c == '\\' {
                 let next = rest.get(1..).and_then(|r| r.chars().next());
                 match next {
-                    Some(' ' | ',' | '!' | ':' | ';' | '>' | '$' | '(' | ')' | '[' | ']' | '\n') => self.at += 2,
+                    Some(' ' | ',' | '!' | ':' | ';' | '>' | '(' | ')' | '[' | ']' | '\n') => self.at += 2,
                     Some(c) if c.is_ascii_alphabetic() => {
                         let name = letters(&rest[1..]);
-                        let Some(silent) = SILENT.into_iter().find(|s| *s == name).or_else(|| name.starts_with("quad").then_some("quad")) else {
+                        let Some(silent) = SILENT.into_iter().find(|s| *s == name).or_else(|| name.starts_with("quad").then_some("quad"))
+                        else {
                             return;
                         };
                         self.at += 1 + silent.len();
@@ -162,7 +198,8 @@ impl<'t> Lexer<'t> {
             ')' | ']' => self.depth = self.depth.saturating_sub(1),
             _ => {}
         }
-        Some(if c.is_alphabetic() { Tok::Letter(c) } else { Tok::Sign(c) })
+        // Letters of scripts without blanks are words, not variables.
+        Some(if c.is_alphabetic() && u32::from(c) < 0x2E80 { Tok::Letter(c) } else { Tok::Sign(c) })
     }
 
     fn command(&mut self) -> Option<Tok<'t>> {
@@ -266,7 +303,8 @@ impl<'t> Lexer<'t> {
         for mark in ["{,}", ",\\!", "\\,", "\\!"] {
             if rest.starts_with(mark) {
                 // `,\! 111`: the blank after the command shows nothing.
-                let blank = if mark.ends_with('!') { rest[mark.len()..].len() - rest[mark.len()..].trim_start_matches(' ').len() } else { 0 };
+                let blank =
+                    if mark.ends_with('!') { rest[mark.len()..].len() - rest[mark.len()..].trim_start_matches(' ').len() } else { 0 };
                 return Some(mark.len() + blank);
             }
         }

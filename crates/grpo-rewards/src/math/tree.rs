@@ -86,7 +86,15 @@ impl Op {
     pub(crate) fn is_relation(self) -> bool {
         matches!(
             self,
-            Self::Equal | Self::NotEqual | Self::Less | Self::AtMost | Self::Greater | Self::AtLeast | Self::About | Self::In | Self::OtherRelation
+            Self::Equal
+                | Self::NotEqual
+                | Self::Less
+                | Self::AtMost
+                | Self::Greater
+                | Self::AtLeast
+                | Self::About
+                | Self::In
+                | Self::OtherRelation
         )
     }
 }
@@ -112,7 +120,11 @@ pub(crate) enum Bracket {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
     /// A number; with how many decimals, if it was written with a point.
-    Number { value: BigRational, decimals: Option<u32>, integer_literal: bool },
+    Number {
+        value: BigRational,
+        decimals: Option<u32>,
+        integer_literal: bool,
+    },
     Symbol(String),
     Constant(Constant),
     Text(String),
@@ -120,7 +132,11 @@ pub(crate) enum Node {
     Plus(Id, Id),
     Minus(Id, Id),
     /// ± and ∓; the flag says which.
-    PlusMinus { left: Option<Id>, right: Id, minus_first: bool },
+    PlusMinus {
+        left: Option<Id>,
+        right: Id,
+        minus_first: bool,
+    },
     Times(Id, Id),
     Divide(Id, Id),
     Power(Id, Id),
@@ -140,13 +156,26 @@ pub(crate) enum Node {
     /// Digits in another base.
     Based(String, u32),
     /// Items in brackets; a single one in round brackets is no list.
-    List { open: Bracket, close: Bracket, items: Vec<Id> },
+    List {
+        open: Bracket,
+        close: Bracket,
+        items: Vec<Id>,
+    },
     /// Items without brackets. `grouped` items have lists of their own within (`a, b; c, d`).
-    Sequence { items: Vec<Id>, grouped: bool },
-    Relation { first: Id, rest: Vec<(Op, Id)> },
+    Sequence {
+        items: Vec<Id>,
+        grouped: bool,
+    },
+    Relation {
+        first: Id,
+        rest: Vec<(Op, Id)>,
+    },
     Union(Vec<Id>),
     Ratio(Vec<Id>),
-    Matrix { rows: Vec<Vec<Id>>, determinant: bool },
+    Matrix {
+        rows: Vec<Vec<Id>>,
+        determinant: bool,
+    },
     EmptySet,
     Reals,
     /// Something that can only be compared as text.

@@ -26,7 +26,10 @@ pub(crate) enum Holder {
     Bare,
     Set,
     /// Round or square at either end: a tuple, a list or an interval.
-    Brackets { open_round: bool, close_round: bool },
+    Brackets {
+        open_round: bool,
+        close_round: bool,
+    },
 }
 
 /// A condition in normal form.
@@ -48,12 +51,22 @@ pub(crate) enum ConditionKind {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
     Quantity(Quantity),
-    Items { holder: Holder, items: Vec<Answer> },
+    Items {
+        holder: Holder,
+        items: Vec<Answer>,
+    },
     Pieces(Vec<Answer>),
     Matrix(Vec<Vec<Quantity>>),
     /// `x = …` and `x ∈ …`.
-    Named { name: Option<Scalar>, value: Box<Answer>, equation: Option<Scalar> },
-    Conditions { all: Vec<Condition>, as_set: Option<Box<Answer>> },
+    Named {
+        name: Option<Scalar>,
+        value: Box<Answer>,
+        equation: Option<Scalar>,
+    },
+    Conditions {
+        all: Vec<Condition>,
+        as_set: Option<Box<Answer>>,
+    },
     Ratio(Vec<Scalar>),
     Based(BigInt, u32),
     Text(String),
@@ -150,7 +163,8 @@ impl Reader<'_> {
                 Node::Matrix { rows, .. } => rows.get(row).and_then(|r| r.get(column)).and_then(|id| self.decimals(*id)),
                 _ => None,
             };
-            let cell = |row, column, value: &Scalar| Quantity { value: value.clone(), decimals: literal(row, column), percent: false, unit: None };
+            let cell =
+                |row, column, value: &Scalar| Quantity { value: value.clone(), decimals: literal(row, column), percent: false, unit: None };
             let rows = rows.iter().enumerate().map(|(r, row)| row.iter().enumerate().map(|(c, value)| cell(r, c, value)).collect());
             return Some(Answer::Matrix(rows.collect()));
         }
@@ -266,7 +280,13 @@ impl Reader<'_> {
         // Members that are numbers must agree: a chain with a false link earns nothing, wherever it ends.
         let mut holds = true;
         for pair in members[names..].windows(2) {
-            let (Some(a), Some(b)) = (self.scalar(pair[0]).cloned(), self.scalar(pair[1]).cloned()) else { return None };
+            // `1 h = 60 min`: what has a unit is not compared with what has another.
+            let (Some(a), Some(b)) = (self.scalar(pair[0]).cloned(), self.scalar(pair[1]).cloned()) else {
+                if [pair[0], pair[1]].iter().all(|id| self.scalar(*id).is_some() || self.quantity(*id, &self.upper, algebra).is_some()) {
+                    continue;
+                }
+                return None;
+            };
             if same_scalar(&a, &b, algebra).is_none() {
                 if is_constant(&a, algebra) && is_constant(&b, algebra) {
                     return None;

@@ -25,6 +25,8 @@ pub(crate) enum Meaning {
     Degree,
     EmptySet,
     Reals,
+    /// `\\mathbb`: the letter after it names a set of numbers.
+    Blackboard,
     Dots,
     Nothing,
 }
@@ -32,7 +34,10 @@ pub(crate) enum Meaning {
 /// Whether a name is a command that LaTeX answers contain.
 pub(crate) fn is_command(name: &str) -> bool {
     command(name).is_some()
-        || matches!(name, "left" | "right" | "boxed" | "text" | "textbf" | "mathrm" | "mbox" | "quad" | "qquad" | "begin" | "end" | "big" | "textnormal")
+        || matches!(
+            name,
+            "left" | "right" | "boxed" | "text" | "textbf" | "mathrm" | "mbox" | "quad" | "qquad" | "begin" | "end" | "big" | "textnormal"
+        )
 }
 
 /// The meaning of `\name`.
@@ -63,8 +68,8 @@ pub(crate) fn command(name: &str) -> Option<Meaning> {
         "ne" | "neq" => M::Op(Op::NotEqual),
         "approx" | "simeq" | "sim" | "doteq" => M::Op(Op::About),
         "in" => M::Op(Op::In),
-        "equiv" | "to" | "rightarrow" | "mapsto" | "subset" | "subseteq" | "notin" | "parallel" | "perp" | "cong" | "mid" | "implies" | "iff" | "Rightarrow"
-        | "Leftrightarrow" => M::Op(Op::OtherRelation),
+        "equiv" | "to" | "rightarrow" | "mapsto" | "subset" | "subseteq" | "notin" | "parallel" | "perp" | "cong" | "mid" | "implies"
+        | "iff" | "Rightarrow" | "Leftrightarrow" => M::Op(Op::OtherRelation),
         "cup" | "bigcup" | "lor" | "vee" => M::Op(Op::Union),
         "cap" | "setminus" | "backslash" => M::Op(Op::OtherSet),
         "bmod" | "mod" => M::Op(Op::Mod),
@@ -77,7 +82,8 @@ pub(crate) fn command(name: &str) -> Option<Meaning> {
         "max" => M::Big("max"),
         "min" => M::Big("min"),
         "gcd" => M::Big("gcd"),
-        "vec" | "mathbf" | "boldsymbol" | "bm" | "mathcal" | "mathit" | "hat" | "tilde" | "underline" | "mathop" | "boxed" | "fbox" | "phantom" => M::Style,
+        "vec" | "mathbf" | "boldsymbol" | "bm" | "mathcal" | "mathit" | "hat" | "tilde" | "underline" | "mathop" | "boxed" | "fbox"
+        | "phantom" => M::Style,
         "overline" | "overrightarrow" | "bar" | "widehat" | "overset" => M::Overline,
         "lfloor" => M::Open(Bracket::Floor),
         "rfloor" => M::Close(Bracket::Floor),
@@ -92,6 +98,7 @@ pub(crate) fn command(name: &str) -> Option<Meaning> {
         "circ" | "degree" => M::Degree,
         "emptyset" | "varnothing" => M::EmptySet,
         "R" => M::Reals,
+        "mathbb" | "mathds" | "Bbb" => M::Blackboard,
         "dots" | "ldots" | "cdots" | "vdots" | "dotsc" | "dotsm" | "dotsb" => M::Dots,
         "angle" | "triangle" | "prime" | "pounds" | "euro" => M::Nothing,
         _ => return None,
@@ -99,8 +106,39 @@ pub(crate) fn command(name: &str) -> Option<Meaning> {
 }
 
 const GREEK: [&str; 33] = [
-    "alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta", "vartheta", "iota", "kappa", "lambda", "mu", "nu", "xi", "rho", "sigma",
-    "tau", "upsilon", "phi", "varphi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Omega", "Phi", "Psi", "ell",
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "varepsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "vartheta",
+    "iota",
+    "kappa",
+    "lambda",
+    "mu",
+    "nu",
+    "xi",
+    "rho",
+    "sigma",
+    "tau",
+    "upsilon",
+    "phi",
+    "varphi",
+    "chi",
+    "psi",
+    "omega",
+    "Gamma",
+    "Delta",
+    "Theta",
+    "Lambda",
+    "Omega",
+    "Phi",
+    "Psi",
+    "ell",
 ];
 
 /// The function of this name, with or without a backslash.
@@ -159,8 +197,8 @@ pub(crate) fn word(word: &str) -> Word {
         "million" => Word::Scale(6),
         "billion" => Word::Scale(9),
         "trillion" => Word::Scale(12),
-        "cm" | "mm" | "km" | "dm" | "nm" | "kg" | "mg" | "ml" | "mL" | "ft" | "yd" | "mi" | "lb" | "lbs" | "oz" | "min" | "sec" | "hr" | "hrs" | "mph" | "kmh" | "am"
-        | "pm" | "Hz" | "kJ" | "kW" | "kN" | "Pa" | "eV" | "sq" | "cu" => Word::Noun,
+        "cm" | "mm" | "km" | "dm" | "nm" | "kg" | "mg" | "ml" | "mL" | "ft" | "yd" | "mi" | "lb" | "lbs" | "oz" | "min" | "sec" | "hr"
+        | "hrs" | "mph" | "kmh" | "am" | "pm" | "Hz" | "kJ" | "kW" | "kN" | "Pa" | "eV" | "sq" | "cu" => Word::Noun,
         _ if word.len() > 3 => Word::Noun,
         _ => Word::Letters,
     }
@@ -168,8 +206,32 @@ pub(crate) fn word(word: &str) -> Word {
 
 /// Words that deny or qualify: a phrase with one is no unit.
 const DENIALS: [&str; 26] = [
-    "is", "isn", "are", "was", "not", "no", "never", "wrong", "incorrect", "false", "or", "and", "but", "maybe", "if", "then", "right", "correct", "true", "nor", "answer", "either",
-    "instead", "except", "between", "than",
+    "is",
+    "isn",
+    "are",
+    "was",
+    "not",
+    "no",
+    "never",
+    "wrong",
+    "incorrect",
+    "false",
+    "or",
+    "and",
+    "but",
+    "maybe",
+    "if",
+    "then",
+    "right",
+    "correct",
+    "true",
+    "nor",
+    "answer",
+    "either",
+    "instead",
+    "except",
+    "between",
+    "than",
 ];
 
 /// Whether a phrase can stand after a number as what is counted: up to four words, none of which denies or joins.

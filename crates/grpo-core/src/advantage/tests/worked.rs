@@ -231,3 +231,28 @@ fn whitening_by_completions_ignores_lengths_and_by_tokens_does_not() {
     // Tokens 1, 1, 1, −1: mean 0.5, variance 0.75.
     close(&by_tokens, &[0.5 / 0.75f64.sqrt(), -1.5 / 0.75f64.sqrt()]);
 }
+
+#[test]
+fn the_optimal_token_baseline_adds_up_what_came_before() {
+    let input = AdvantageInput::new(vec![GroupId(1), GroupId(1)])
+        .with_token_rewards(vec![vec![0.0, 1.0], vec![1.0, 0.0]])
+        .with_lengths(&[2, 2])
+        .with_probabilities(vec![vec![0.5, 0.5], vec![0.75, 1.0]], vec![vec![0.5, 0.5], vec![0.625, 1.0]]);
+    let exact = Estimator::OptimalTokenBaseline(OptimalTokenBaseline { epsilon: 0.0, ..OptimalTokenBaseline::default() });
+    // Both returns are 1 at the first place. At the second W is 0.5 + 0.5 and 0.125 + 0: baseline 1 / 1.125.
+    close_rows(&tokens(&exact, &input), &[vec![0.0, 1.0 / 9.0], vec![0.0, -8.0 / 9.0]]);
+}
+
+#[test]
+fn the_length_adaptive_lambda_never_leaves_zero_to_one() {
+    let lambda = Lambda::LengthAdaptive(0.05);
+    close(&[lambda.at(0), lambda.at(10), lambda.at(20), lambda.at(40), lambda.at(200)], &[0.0, 0.0, 0.0, 0.5, 0.9]);
+}
+
+#[test]
+fn whitening_may_add_to_its_counts() {
+    let whiten = Whitening { epsilon: 0.0, count_epsilon: 1.0, ..Whitening::default() };
+    // Mean 4 / 3; raw variance (1/9 + 25/9) / 3; times 2 / 1.
+    let std = (52.0f64 / 27.0).sqrt();
+    close(&whiten.values(&[1.0, 3.0]), &[-1.0 / 3.0 / std, 5.0 / 3.0 / std]);
+}

@@ -1,0 +1,72 @@
+//! What a run leaves behind: a line per step, `metrics.jsonl`, `curves.svg`, a progress bar.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use grpo_core::{BoxError, Metrics};
+use indicatif::{ProgressBar, ProgressStyle};
+use plotters::prelude::*;
+use serde_json::{Map, Value};
+
+/// The curves: title and the metric behind it.
+const CURVES: [(&str, &str); 3] = [("reward", "reward"), ("KL to the starting policy (k3)", "kl"), ("entropy", "entropy")];
+
+/// The record of a run.
+pub struct Record {
+    folder: PathBuf,
+    lines: File,
+    bar: ProgressBar,
+    curves: [Vec<(f64, f64)>; CURVES.len()],
+}
+
+impl Record {
+    /// Opens the files: nothing is trained that could not be written.
+    pub fn new(folder: &Path, steps: u64) -> Result<Self, BoxError> {
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let file = folder.join("metrics.jsonl");
+        let lines = File::create(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let bar = ProgressBar::new(steps).with_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} steps, {eta} left")?);
+        Ok(Self { folder: folder.to_owned(), lines, bar, curves: Default::default() })
+    }
+
+    /// A step is done.
+    pub fn step(&mut self, step: u64, metrics: &Metrics) -> Result<(), BoxError> {
+        let mut line: Map<String, Value> = metrics.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        line.insert("step".to_owned(), step.into());
+        writeln!(self.lines, "{}", Value::Object(line))?;
+        for ((_, name), curve) in CURVES.iter().zip(&mut self.curves) {
+            curve.extend(metrics.get(name).map(|value| (step as f64, value)));
+        }
+        let shown = ["reward", "rewards/exact/mean", "kl", "entropy", "grad_norm"].map(|name| metrics.get(name).unwrap_or(f64::NAN));
+        let [reward, exact, kl, entropy, norm] = shown;
+        self.bar.suspend(|| {
+            println!("step {step:3}  reward {reward:.3}  exact {exact:.3}  kl {kl:.3}  entropy {entropy:.3}  gradient norm {norm:.2}");
+        });
+        self.bar.inc(1);
+        Ok(())
+    }
+
+    /// The run is over: draws the curves.
+    pub fn finish(self) -> Result<(), BoxError> {
+        self.bar.finish_and_clear();
+        let file = self.folder.join("curves.svg");
+        let root = SVGBackend::new(&file, (800, 720)).into_drawing_area();
+        root.fill(&WHITE)?;
+        for (area, ((title, _), curve)) in root.split_evenly((CURVES.len(), 1)).iter().zip(CURVES.iter().zip(self.curves)) {
+            let steps = curve.last().map_or(1.0, |last| last.0.max(1.0));
+            let top = curve.iter().map(|point| point.1).fold(0.1, f64::max);
+            let mut chart = ChartBuilder::on(area)
+                .caption(*title, ("sans-serif", 16))
+                .margin(8)
+                .x_label_area_size(24)
+                .y_label_area_size(40)
+                .build_cartesian_2d(0.0..steps, 0.0..top * 1.05)?;
+            chart.configure_mesh().light_line_style(TRANSPARENT).x_labels(8).y_labels(4).draw()?;
+            chart.draw_series(LineSeries::new(curve, BLUE.stroke_width(2)))?;
+        }
+        root.present()?;
+        drop(root);
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Runs the example as a program.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Runs it with `--json` and gives the last line.
+fn digit_sum(out: &Path, arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_digit-sum")).args(arguments).arg("--json").arg("--out").arg(out).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_str(String::from_utf8_lossy(&output.stdout).lines().last().unwrap()).unwrap()
+}
+
+fn metrics(out: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_short_run_leaves_a_line_a_step_and_the_curves() {
+    let out = folder("short");
+    let result = digit_sum(&out, &["--steps", "3"]);
+    assert!(result["accuracy_before"].as_f64().unwrap() <= 0.1, "{result}");
+    assert!(result["held_out"].as_u64().unwrap() >= 1000);
+    assert!(result["copy_accuracy"].as_f64().unwrap() < 0.1 && result["constant_accuracy"].as_f64().unwrap() < 0.1, "{result}");
+    let steps = metrics(&out);
+    assert_eq!(steps.iter().map(|s| s["step"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
+    for name in ["loss", "reward", "reward_std", "kl", "entropy", "grad_norm", "rewards/exact/mean", "completions/mean_length"] {
+        assert!(steps.iter().all(|step| step[name].is_f64()), "{name}: {steps:?}");
+    }
+    // The reference is the policy as it started, scored by the same code on the same batch.
+    assert_eq!(steps[0]["kl"], 0.0);
+    let curves = std::fs::read_to_string(out.join("curves.svg")).unwrap();
+    assert!(curves.matches("<polyline").count() >= 3, "{curves}");
+    assert!(["reward", "KL", "entropy"].iter().all(|title| curves.contains(title)));
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again_and_another_seed_another() {
+    let run = |name: &str, seed| {
+        let out = folder(name);
+        digit_sum(&out, &["--steps", "2", "--seed", seed]);
+        metrics(&out)
+    };
+    assert_eq!(run("seed-7", "7"), run("seed-7-again", "7"));
+    assert_ne!(run("seed-7", "7"), run("seed-8", "8"));
+}
+
+#[test]
+fn without_a_leash_no_reference_is_asked() {
+    let out = folder("no-leash");
+    digit_sum(&out, &["--steps", "1", "--beta", "0"]);
+    assert!(metrics(&out)[0].get("kl").is_none());
+}
+
+#[test]
+#[ignore = "slow: a whole run, about a minute on two cores"]
+fn a_whole_run_learns_to_add() {
+    let result = digit_sum(&folder("whole"), &["--seed", "1"]);
+    assert!(result["accuracy_before"].as_f64().unwrap() <= 0.1, "{result}");
+    assert!(result["accuracy_after"].as_f64().unwrap() >= 0.9, "{result}");
+    assert!(result["seconds"].as_f64().unwrap() <= 180.0, "{result}");
+}
