@@ -39,7 +39,8 @@ struct Entry {
 /// | `loss` | the loss; about 0 with one update a rollout, and no sign of health | – |
 /// | `grad_norm` | global norm before clipping | – |
 /// | `kl`, `entropy` | KL term and entropy | tokens |
-/// | `clip_ratio/low_mean`, `/high_mean`, `/region_mean` | share of tokens beyond the clip range with a gradient to lose | tokens |
+/// | `clip_ratio/low_mean`, `/high_mean`, `/region_mean` | share beyond the clip range with a gradient to lose | tokens; completions where there is one ratio a completion |
+/// | `ppo_kl` | log π_old − log π: how far the policy moved since it sampled (verl's name) | tokens |
 /// | `importance_ratio/mean` | ρ | tokens |
 /// | `importance_ratio/max`, `kl/max` | the largest of any token | – |
 /// | `importance_ratio/bounded`, `kl/bounded` | share of log-ratios cut by the bound | tokens |

@@ -31,6 +31,11 @@ impl Update {
         if self.skipped { policy } else { optimizer.step(learning_rate, policy, self.gradients) }
     }
 
+    /// The gradients of each parameter, clipped: to be looked at.
+    pub fn gradients(&self) -> &GradientsParams {
+        &self.gradients
+    }
+
     /// The gradients, for optimisers of one's own. Empty if the step is skipped.
     pub fn into_gradients(self) -> GradientsParams {
         if self.skipped { GradientsParams::new() } else { self.gradients }

@@ -74,7 +74,9 @@ fn contradictory_pairs_are_refused_by_both_names() {
         refused(kl(penalty(KlEstimator::Exact, gradient, KlPlace::Loss)), &["KL gradient", "exact", "plain"]);
     }
     for place in [KlPlace::Reward, KlPlace::Advantage] {
-        refused(kl(penalty(KlEstimator::Exact, KlGradient::Plain, place)), &["KL place", "exact", "loss"]);
+        for estimator in [KlEstimator::K2, KlEstimator::K3, KlEstimator::Abs, KlEstimator::Exact] {
+            refused(kl(penalty(estimator, KlGradient::Plain, place)), &["KL estimator", "k1", "KL place"]);
+        }
         assert!(kl(penalty(KlEstimator::K1, KlGradient::Plain, place)).validate().is_ok(), "outside the loss k1 is what it is");
     }
     let bypass = OffPolicy { old: OldSource::Sampler, ..OffPolicy::default() };

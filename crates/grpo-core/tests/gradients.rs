@@ -4,7 +4,7 @@
 mod common;
 
 use common::configs::{CLIP, Named, corrections, kl_forms, objectives, policy_terms, with};
-use common::{Data, close, oracle};
+use common::{Data, Dice, close, oracle};
 use grpo_core::{ClipRange, GrpoConfig, KlPenalty, Objective, RatioLevel};
 
 /// The tensor path has the oracle's value, and at every token the oracle's derivative; at a kink, one between both sides.
@@ -35,6 +35,11 @@ fn check_all(configs: Vec<Named>, seed: u64) {
     for (k, (name, config)) in configs.iter().enumerate() {
         let data = Data::ragged(seed + k as u64);
         check(name, &data, config, &data.whole());
+        // Advantages of each token their own.
+        let mut varied = data.clone();
+        let mut dice = Dice(seed + k as u64);
+        varied.advantages.iter_mut().flatten().filter(|a| a.abs() < 3.0).for_each(|a| *a = dice.between(-2.0, 2.0));
+        check(&format!("{name}, token advantages"), &varied, config, &data.whole());
         // Each row by itself where that is allowed, else each group.
         let parts = if matches!(config.objective, Objective::Real { .. }) {
             vec![vec![0, 1], vec![2, 3, 4]]

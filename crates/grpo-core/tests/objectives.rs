@@ -200,6 +200,12 @@ fn real_ranks_within_the_group() {
     is(outcome.gradient[1][0], 0.5); // 1 / 2
     data.advantages = vec![vec![1.0], vec![0.5]];
     is(data.run(&with(real)).loss, 0.0); // one sign: nothing to rank
+    // At s = 0 the slope is ½ / τ on either side, to all digits of 64 bits.
+    let mut level = Data::rows(&[&[-3.0], &[-3.0]], &[1.0, -1.0]);
+    level.old = Some(level.new.clone());
+    let slopes = level.run(&with(Objective::Real { temperature: 0.3 })).gradient;
+    is(slopes[0][0], -0.5 / 0.3);
+    is(slopes[1][0], 0.5 / 0.3);
     let sharp = Objective::Real { temperature: 0.01 };
     data.advantages = vec![vec![-1.0], vec![1.0]];
     data.dtype = burn::tensor::DType::F32;

@@ -1,4 +1,5 @@
 //! Runs the example as a program.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::process::{Command, Output};
 

@@ -12,7 +12,7 @@
 //! What to see: first it learns to write three digits and a full stop (`reward` to about 0.35; `kl` and `entropy` move fast). Then
 //! comes a plateau where it seems to learn nothing: it has found the digits that are good guesses whatever is asked. The KL to the starting policy,
 //! which writes anything, keeps it exploring; with `--beta 0` it settles for the best guess, entropy goes to 0, and groups whose answers
-//! are all alike teach nothing more. Then `exact` rises, within some fifty steps. It ends below the accuracy, because greedy answers
+//! are all alike teach nothing more. Then `rewards/exact/mean` rises, within some fifty steps. It ends below the accuracy, because greedy answers
 //! do not explore and sampled ones do. The curves are in `runs/digit-sum/curves.svg`.
 
 mod record;

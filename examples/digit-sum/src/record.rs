@@ -38,11 +38,10 @@ impl Record {
         for ((_, name), curve) in CURVES.iter().zip(&mut self.curves) {
             curve.extend(metrics.get(name).map(|value| (step as f64, value)));
         }
-        let shown = ["reward", "rewards/exact/mean", "kl", "entropy", "grad_norm"].map(|name| metrics.get(name).unwrap_or(f64::NAN));
-        let [reward, exact, kl, entropy, norm] = shown;
-        self.bar.suspend(|| {
-            println!("step {step:3}  reward {reward:.3}  exact {exact:.3}  kl {kl:.3}  entropy {entropy:.3}  gradient norm {norm:.2}");
-        });
+        let shown =
+            ["reward", "rewards/exact/mean", "kl", "entropy", "grad_norm"].iter().filter_map(|&name| Some((name, metrics.get(name)?)));
+        let shown: String = shown.map(|(name, value)| format!("  {name} {value:.3}")).collect();
+        self.bar.suspend(|| println!("step {step:3}{shown}"));
         self.bar.inc(1);
         Ok(())
     }

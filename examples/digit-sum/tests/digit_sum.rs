@@ -1,4 +1,5 @@
 //! Runs the example as a program.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,6 +57,13 @@ fn without_a_leash_no_reference_is_asked() {
     let out = folder("no-leash");
     digit_sum(&out, &["--steps", "1", "--beta", "0"]);
     assert!(metrics(&out)[0].get("kl").is_none());
+}
+
+#[test]
+#[ignore = "slow: a whole run, about a minute on two cores"]
+fn without_a_leash_it_settles_for_the_best_guess() {
+    let result = digit_sum(&folder("whole-no-leash"), &["--seed", "1", "--beta", "0"]);
+    assert!(result["accuracy_after"].as_f64().unwrap() <= 0.1, "{result}");
 }
 
 #[test]

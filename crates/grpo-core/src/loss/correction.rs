@@ -4,7 +4,7 @@ use burn::Tensor;
 use burn::tensor::Bool;
 
 use super::stats::StepStats;
-use super::terms::Terms;
+use super::terms::{Event, Terms};
 use crate::batch::Batch;
 use crate::config::{Divergence, OffPolicy, OutOfBounds, Rejection, RejectionLevel, SamplerWeight, WeightLevel, WeightNormalisation};
 use crate::error::Result;
@@ -16,7 +16,7 @@ pub struct Correction {
     /// The factor of each token.
     pub factor: Tensor<2>,
     /// Quantities for metrics, by name.
-    pub events: Vec<(&'static str, Tensor<2>)>,
+    pub events: Vec<Event>,
 }
 
 /// The factor of each token: sampler weight × rejection × off-policy sequence mask. `None` where nothing is asked for.
@@ -30,26 +30,26 @@ pub fn correction(settings: &OffPolicy, terms: &Terms, batch: &Batch, step: &Ste
     if settings.weight.is_some() || settings.rejection.is_some() {
         let sampler = batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
         let x = terms.old.clone() - sampler; // [N, Tc]
-        events.push(("sampling/sampling_logp_difference/mean", x.clone().abs()));
+        events.push(Event::of_tokens("sampling/sampling_logp_difference/mean", x.clone().abs()));
         if let Some(weight) = &settings.weight {
             let (raw, mut bounded) = sampler_weight(weight, terms, x.clone()); // [N, Tc]
-            events.push(("sampling/importance_sampling_ratio/mean", raw));
+            events.push(Event::of_tokens("sampling/importance_sampling_ratio/mean", raw));
             if weight.normalise == WeightNormalisation::StepMean {
                 bounded = bounded / step.mean_weight()?;
             }
-            events.push(("sampling/importance_sampling_ratio/bounded_mean", bounded.clone()));
+            events.push(Event::of_tokens("sampling/importance_sampling_ratio/bounded_mean", bounded.clone()));
             multiply(&mut factor, bounded);
         }
         if let Some(rule) = &settings.rejection {
             let out = rejected(rule, terms, x); // [N, Tc]
-            events.push(("sampling/rejected_ratio", terms.indicator(out.clone())));
+            events.push(Event::of_tokens("sampling/rejected_ratio", terms.indicator(out.clone())));
             multiply(&mut factor, terms.indicator(out.bool_not()));
         }
     }
     if let Some(limit) = settings.sequence_mask {
         let drift = terms.spread(terms.row_mean(terms.token.raw.clone().inner().neg())); // [N, Tc]
         let out = drift.greater_elem(limit).bool_and(terms.advantages.clone().lower_elem(0.0)); // [N, Tc]
-        events.push(("off_policy_mask_ratio", terms.indicator(out.clone())));
+        events.push(Event::of_tokens("off_policy_mask_ratio", terms.indicator(out.clone())));
         multiply(&mut factor, terms.indicator(out.bool_not()));
     }
     Ok(factor.map(|factor| Correction { factor, events }))

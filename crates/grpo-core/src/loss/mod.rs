@@ -34,7 +34,7 @@ pub use objective::{PolicyTerm, policy_term};
 pub use ratio::{LogRatio, at_level, log_ratio};
 pub use reduce::weights;
 pub use stats::{CovarianceStats, StepStats};
-pub use terms::Terms;
+pub use terms::{Event, Terms};
 
 /// The loss of one micro-batch, and what it saw.
 #[derive(Debug, Clone)]
@@ -43,8 +43,16 @@ pub struct LossOutput {
     /// `[1]`: this micro-batch's share of the step's loss. Tracked if the scores are. Shares add up.
     pub loss: Tensor<1>,
     /// Sums behind the step's metrics, still on the device: read them with [`metrics`](Self::metrics), after the backward pass.
-    sums: Vec<(&'static str, Tensor<1>)>,
-    tokens: usize,
+    sums: Vec<Sum>,
+}
+
+/// A sum, `[1]`, of so many values.
+#[derive(Debug, Clone)]
+struct Sum {
+    name: &'static str,
+    value: Tensor<1>,
+    count: usize,
+    over: Normaliser,
 }
 
 impl LossOutput {
@@ -53,15 +61,15 @@ impl LossOutput {
     /// # Errors
     /// A device that failed.
     pub fn metrics(&self) -> Result<Metrics> {
-        let values = crate::read::to_host(Tensor::cat(self.sums.iter().map(|(_, s)| s.clone()).collect(), 0), "step metrics")?;
+        let values = crate::read::to_host(Tensor::cat(self.sums.iter().map(|s| s.value.clone()).collect(), 0), "step metrics")?;
         let mut metrics = Metrics::default();
-        for ((name, _), value) in self.sums.iter().zip(values) {
-            match *name {
-                "loss" => metrics.sum("loss", value, Normaliser::Step),
+        for (Sum { name, count, over, .. }, value) in self.sums.iter().zip(values) {
+            match over {
+                Normaliser::Step => metrics.sum(*name, value, *over),
                 // Over no token there is no largest value.
-                name if name.ends_with("/max") && self.tokens == 0 => {}
-                name if name.ends_with("/max") => metrics.extreme(name, value, Normaliser::Max),
-                name => metrics.mean(name, value, self.tokens as f64, Normaliser::Token),
+                Normaliser::Max if *count == 0 => {}
+                Normaliser::Max => metrics.extreme(*name, value, *over),
+                _ => metrics.mean(*name, value, *count as f64, *over),
             }
         }
         Ok(metrics)
@@ -83,12 +91,13 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
     config.validate()?;
     batch.check_fresh(config)?;
     let terms = Terms::new(new, batch, config)?;
-    let mut sums = Sums { terms: &terms, sums: Vec::new() };
+    let mut sums = Sums { terms: &terms, tokens: batch.token_counts().iter().sum(), sums: Vec::new() };
 
     let policy = policy_term(&config.objective, &terms, batch, step)?;
     sums.extend(policy.events);
     sums.push("importance_ratio/mean", terms.token.raw.clone().inner().clamp(-60.0, 60.0).exp());
     sums.push("importance_ratio/bounded", terms.level.bounded.clone());
+    sums.push("ppo_kl", terms.token.raw.clone().neg());
     sums.maximum("importance_ratio/max", terms.token.raw.clone().inner().clamp(-60.0, 60.0).exp());
     let mut per_token = policy.loss; // [N, Tc]
 
@@ -132,8 +141,8 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
         }
     }
     let mut sums = sums.sums;
-    sums.push(("loss", loss.clone().inner()));
-    Ok(LossOutput { loss, sums, tokens: batch.token_counts().iter().sum() })
+    sums.push(Sum { name: "loss", value: loss.clone().inner(), count: 1, over: Normaliser::Step });
+    Ok(LossOutput { loss, sums })
 }
 
 fn entropies(scores: &Scores) -> Result<Tensor<2>> {
@@ -146,22 +155,31 @@ fn entropies(scores: &Scores) -> Result<Tensor<2>> {
 /// Sums over the tokens of the loss, kept on the device.
 struct Sums<'a> {
     terms: &'a Terms,
-    sums: Vec<(&'static str, Tensor<1>)>,
+    tokens: usize,
+    sums: Vec<Sum>,
 }
 
 impl Sums<'_> {
     fn push(&mut self, name: &'static str, values: Tensor<2>) {
-        self.sums.push((name, values.inner().mask_fill(self.terms.ignored.clone(), 0.0).sum())); // [1]
+        let value = values.inner().mask_fill(self.terms.ignored.clone(), 0.0).sum(); // [1]
+        self.sums.push(Sum { name, value, count: self.tokens, over: Normaliser::Token });
     }
 
     fn maximum(&mut self, name: &'static str, values: Tensor<2>) {
         // Not 0: a largest value may be negative.
-        self.sums.push((name, values.inner().mask_fill(self.terms.ignored.clone(), f64::from(f32::MIN)).max())); // [1]
+        let value = values.inner().mask_fill(self.terms.ignored.clone(), f64::from(f32::MIN)).max(); // [1]
+        self.sums.push(Sum { name, value, count: self.tokens, over: Normaliser::Max });
     }
 
-    fn extend(&mut self, events: Vec<(&'static str, Tensor<2>)>) {
-        for (name, values) in events {
-            self.push(name, values);
+    fn extend(&mut self, events: Vec<Event>) {
+        for Event { name, values, over } in events {
+            match over {
+                Normaliser::Completion => {
+                    let count = values.dims()[0];
+                    self.sums.push(Sum { name, value: values.inner().sum(), count, over });
+                }
+                _ => self.push(name, values),
+            }
         }
     }
 }

@@ -5,9 +5,34 @@ use burn::tensor::{Bool, DType, Device};
 
 use super::ratio::{LogRatio, at_level, log_ratio};
 use crate::batch::{Batch, host_f64};
-use crate::config::{GrpoConfig, OldSource};
+use crate::config::{GrpoConfig, OldSource, RatioLevel};
 use crate::error::{Error, Result};
+use crate::metrics::Normaliser;
 use crate::policy::Scores;
+
+/// Something that is counted on the way, for a metric: its mean is taken over tokens of the loss, or over completions.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Event {
+    /// The metric's name.
+    pub name: &'static str,
+    /// `[N, Tc]` over tokens, `[N, 1]` over completions; 1 or 0 for a share.
+    pub values: Tensor<2>,
+    /// What the mean is over.
+    pub over: Normaliser,
+}
+
+impl Event {
+    /// A mean over the tokens of the loss.
+    pub fn of_tokens(name: &'static str, values: Tensor<2>) -> Self {
+        Self { name, values, over: Normaliser::Token }
+    }
+
+    /// A mean over completions, also those without a token.
+    pub fn of_completions(name: &'static str, values: Tensor<2>) -> Self {
+        Self { name, values, over: Normaliser::Completion }
+    }
+}
 
 /// A micro-batch on its way through the loss. Everything is `[N, Tc]` unless said; 0 at masked places.
 #[derive(Debug, Clone)]
@@ -29,6 +54,8 @@ pub struct Terms {
     pub ignored: Tensor<2, Bool>,
     /// `[N, 1]`: max(L_i, 1).
     pub lengths: Tensor<2>,
+    /// What `level` is a ratio of.
+    pub ratio: RatioLevel,
 }
 
 impl Terms {
@@ -55,7 +82,17 @@ impl Terms {
         let x = log_probs.clone() - old.clone(); // [N, Tc]
         let level = log_ratio(at_level(config.ratio, x.clone(), &lengths).mask_fill(ignored.clone(), 0.0), config.log_ratio_bound);
         let advantages = batch.advantages().cast(dtype);
-        Ok(Self { token: log_ratio(x, config.log_ratio_bound), level, log_probs, old, advantages, mask, ignored, lengths })
+        Ok(Self {
+            token: log_ratio(x, config.log_ratio_bound),
+            level,
+            log_probs,
+            old,
+            advantages,
+            mask,
+            ignored,
+            lengths,
+            ratio: config.ratio,
+        })
     }
 
     /// The float type everything runs in.
@@ -71,6 +108,17 @@ impl Terms {
     /// Host numbers, `[rows, columns]`, on the device.
     pub fn constant(&self, values: &[f64], shape: [usize; 2]) -> Tensor<2> {
         host_f64(values, shape, &self.device()).cast(self.dtype())
+    }
+
+    /// What happens to a ratio: a share of tokens, or of completions where there is one ratio a completion.
+    pub fn ratio_event(&self, name: &'static str, at: Tensor<2, Bool>) -> Event {
+        let at = self.indicator(at);
+        match self.ratio {
+            RatioLevel::Token | RatioLevel::SequenceToken => Event::of_tokens(name, at),
+            RatioLevel::Sequence | RatioLevel::SequenceSum => {
+                Event::of_completions(name, at.mask_fill(self.ignored.clone(), 0.0).max_dim(1)) // [N, 1]
+            }
+        }
     }
 
     /// 1 where true, else 0.

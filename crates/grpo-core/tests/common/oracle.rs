@@ -176,7 +176,7 @@ impl<'a> Step<'a> {
                 let q = self.tokens[i].iter().map(|&k| {
                     let x = self.bounded(self.x(new, i, k));
                     let inside = x.max(-low).min(high);
-                    if mean_a > 0.0 { x.min(inside) } else { x.max(inside) }
+                    if self.data.advantages[i][k] > 0.0 { x.min(inside) } else { x.max(inside) }
                 });
                 -mean_a * (q.sum::<f64>() / n).exp()
             }

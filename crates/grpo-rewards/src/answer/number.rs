@@ -181,7 +181,8 @@ impl Cursor<'_> {
     fn unsigned(&mut self) -> Option<Option<BigRational>> {
         let mut digits = String::new();
         self.digits(&mut digits);
-        if (1..=3).contains(&digits.len()) {
+        // Leading zeros group nothing: 0,111 is no 111, but 0001,000 is 1000.
+        if (1..=3).contains(&digits.trim_start_matches('0').len()) {
             while self.peek() == Some(',') && self.group_follows() {
                 self.bump();
                 self.digits(&mut digits);

@@ -64,7 +64,7 @@ pub(crate) fn spelling(text: &str) -> Spelling {
             Tok::Sign('.') if lexer.rest().trim_matches(['$', ' ', '\n']).is_empty() => {}
             Tok::Sign(c) => out.text.push(c),
         }
-        out.something |= !matches!(token, Tok::Sign(_));
+        out.something |= !matches!(token, Tok::Sign(c) if c.is_ascii());
         tokens += 1;
     }
     out.prose = words >= 2;

@@ -31,7 +31,8 @@ pub fn clip_cov(terms: &Terms, batch: &Batch, step: &StepStats, clip: ClipRange,
     let candidates = c.clone().greater_elem(low).bool_and(c.lower_elem(high)); // [N, Tc]
     let out = candidates.bool_and(draws.lower_equal_elem(cov.threshold)); // [N, Tc]
     let mut term = clipped(terms, clip, DualClip::None);
-    let out = term.events.last().map_or(out.clone(), |(_, region)| out.bool_and(region.clone().equal_elem(0.0)));
+    let region = term.events.iter().find(|event| event.name == "clip_ratio/region_mean").map(|event| event.values.clone()); // [N, Tc]
+    let out = region.map_or(out.clone(), |region| out.bool_and(region.equal_elem(0.0))); // [N, Tc]
     term.loss = term.loss.mask_fill(out.clone(), 0.0); // [N, Tc]
     Ok(term.with(terms, "clip_cov_ratio", out.bool_and(terms.ignored.clone().bool_not())))
 }

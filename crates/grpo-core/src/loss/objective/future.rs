@@ -5,7 +5,7 @@ use burn::Tensor;
 use super::PolicyTerm;
 use super::clipped::clipped;
 use crate::config::{ClipRange, DualClip};
-use crate::loss::terms::Terms;
+use crate::loss::terms::{Event, Terms};
 
 /// The clipped term × sg(f), f_t = clip(exp(Σ_{k ≥ t} γ^{k−t} x_k), low, high), γ = 2^(−1/half_life).
 ///
@@ -31,6 +31,6 @@ pub fn fipo(terms: &Terms, clip: ClipRange, half_life: f64, [low, high]: [f64; 2
     let weight: Tensor<2> = weight.clone().mask_where(held, weight.clamp(0.8, 1.0)); // [N, Tc]
     let mut term = clipped(terms, clip, DualClip::None);
     term.loss = term.loss * weight.clone(); // [N, Tc]
-    term.events.push(("fipo/weight_mean", weight));
+    term.events.push(Event::of_tokens("fipo/weight_mean", weight));
     term
 }

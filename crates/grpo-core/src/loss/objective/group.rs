@@ -41,7 +41,8 @@ pub fn real(terms: &Terms, batch: &Batch, step: &StepStats, temperature: f64) ->
             }
         }
     }
-    let s = terms.row_mean(terms.token.log.clone()) / temperature; // [N, 1]
+    // burn differentiates a division by a scalar in 32 bits, a product in the tensor's own.
+    let s = terms.row_mean(terms.token.log.clone()) * temperature.recip(); // [N, 1]
     let log_sum = |s: Tensor<2>, left_out: Vec<bool>| {
         let left_out = Tensor::<2, Bool>::from_data(TensorData::new(left_out, [p, n]), &terms.device());
         let s = s.transpose().expand([p, n]).mask_fill(left_out, f64::from(f32::MIN)); // [P, N]

@@ -11,7 +11,7 @@ use burn::Tensor;
 use burn::tensor::Bool;
 
 use super::stats::StepStats;
-use super::terms::Terms;
+use super::terms::{Event, Terms};
 use crate::batch::Batch;
 use crate::config::Objective;
 use crate::error::Result;
@@ -29,8 +29,8 @@ pub use weighted::{cispo, cispo_two_sided, dppo_kl, dppo_tv, dro, importance_sam
 pub struct PolicyTerm {
     /// ℓ `[N, Tc]`: minimised. Tracked if the scores are.
     pub loss: Tensor<2>,
-    /// Shares of tokens, by metric name: `[N, Tc]`, 1 or 0 (or the quantity itself, for a mean).
-    pub events: Vec<(&'static str, Tensor<2>)>,
+    /// What it did, for metrics.
+    pub events: Vec<Event>,
 }
 
 impl PolicyTerm {
@@ -39,7 +39,7 @@ impl PolicyTerm {
     }
 
     fn with(mut self, terms: &Terms, name: &'static str, at: Tensor<2, Bool>) -> Self {
-        self.events.push((name, terms.indicator(at)));
+        self.events.push(terms.ratio_event(name, at));
         self
     }
 }

@@ -12,6 +12,8 @@ use crate::case::Case;
 pub enum Result {
     Is(Value),
     Skipped(&'static str),
+    /// Its thread ended with a panic.
+    Panicked,
 }
 
 pub fn run(case: &Case) -> Result {

@@ -80,7 +80,7 @@ fn length(case: &Case) -> Option<Value> {
     if rule.starts_with("linear") {
         let pair = |name: &str| {
             let list = case.params.get(name)?.as_array()?;
-            Some([list.first()?.as_f64()?, list.get(1)?.as_f64()?])
+            Some((list.first()?.as_f64()?, list.get(1)?.as_f64()?))
         };
         let (from, to) = (pair("source")?, pair("target")?);
         return Some(json!(Rescale { source: from, target: to }.of(case.number("reward")?)));
