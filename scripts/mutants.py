@@ -67,7 +67,7 @@ MUTANTS = [
     ("REAL: groups may be cut", O + "group.rs", "if here != all {", "if here > all {", "invariance"),
     ("KL-Cov: the lowest", O + "covariance.rs", "greater_equal_elem(cov.threshold)", "lower_equal_elem(cov.threshold)", "objectives"),
     ("KL-Cov: threshold on the last held", L + "stats.rs", "|next| (last + next) / 2.0", "|_| last", "objectives"),
-    ("Clip-Cov: clipped tokens, too", O + "covariance.rs", "out.bool_and(region.clone().equal_elem(0.0))", "out.bool_or(region.clone().equal_elem(9.0))", "objectives"),
+    ("Clip-Cov: clipped tokens, too", O + "covariance.rs", "out.bool_and(region.equal_elem(0.0))", "out.bool_or(region.equal_elem(9.0))", "objectives"),
     ("Clip-Cov: draws all", L + "stats.rs", "if take == 0 { -1.0 } else { draws[take - 1] }", "if take == 0 { -1.0 } else { draws[draws.len() - 1] }", "objectives"),
     ("FIPO: what came before", O + "future.rs", "if k >= t {", "if k <= t {", "objectives"),
     ("FIPO: unsafe tokens in the sum", O + "future.rs", "inner().mask_fill(unsafe_.clone(), 0.0)", "inner().mask_fill(unsafe_.clone(), 0.6931471805599453)", "objectives"),

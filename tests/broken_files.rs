@@ -1,4 +1,5 @@
 //! Models that cannot be read: each refused with its file and what is wrong with it.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 

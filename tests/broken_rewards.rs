@@ -1,4 +1,5 @@
 //! A step that fails half way: a clear error, and a policy, a rollout and an optimiser that are as they were.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use burn::module::Module as _;
 use burn::optim::{AdamWConfig, ModuleOptimizer};
@@ -57,15 +58,17 @@ impl RewardFn<u32> for OneShort {
     }
 }
 
+type Fault = fn(&Completion) -> Result<Reward, BoxError>;
+
 /// A list whose second function misbehaves for the second group.
-fn with_fault(fault: fn(&Completion) -> Result<Reward, BoxError>) -> Rewards<u32> {
+fn with_fault(fault: Fault) -> Rewards<u32> {
     let second = from_fn("faulty", move |task: &u32, c: &Completion| if *task == 1 { fault(c) } else { Ok(first_token(c).into()) });
     Rewards::new().with(1.0, from_fn("fine", |_: &u32, c: &Completion| Ok(first_token(c).into()))).with(1.0, second)
 }
 
 #[test]
 fn a_broken_reward_is_named_and_the_step_can_be_taken_again() {
-    let faults: [(fn(&Completion) -> Result<Reward, BoxError>, &str); 5] = [
+    let faults: [(Fault, &str); 5] = [
         (|_| Ok(f64::NAN.into()), "returned NaN, must be finite"),
         (|_| Ok(f64::INFINITY.into()), "returned inf, must be finite"),
         (|_| Err("the sandbox is down".into()), "the sandbox is down"),

@@ -82,7 +82,8 @@ fn run(case: Case, args: &Args) -> Result<(), BoxError> {
     let mut optimizer = AdamWConfig::new().with_epsilon(1e-8).with_weight_decay(0.0).init();
     let [p, tp, g, tc] = case.shape();
     let vocabulary = policy.config().vocab_size;
-    let prompts: Vec<Vec<u32>> = (0..p).map(|i| (0..tp).map(|t| ((i * 977 + t * t * 31 + t * 7 + 11) % vocabulary) as u32).collect()).collect();
+    let prompts: Vec<Vec<u32>> =
+        (0..p).map(|i| (0..tp).map(|t| ((i * 977 + t * t * 31 + t * 7 + 11) % vocabulary) as u32).collect()).collect();
     let params = SamplingParams { max_tokens: tc, ..SamplingParams::default() };
 
     let (mut sampling, mut updates, mut resident) = (Vec::new(), Vec::new(), Vec::new());
@@ -134,10 +135,8 @@ fn smollm2_135m() -> ModelConfig {
 }
 
 fn sample(policy: &Decoder, prompts: &[Vec<u32>], g: usize, step: u64, params: &SamplingParams) -> Result<Vec<Vec<Sample>>, BoxError> {
-    let requests: Vec<SampleRequest<'_>> = (0..)
-        .zip(prompts)
-        .map(|(i, prefix)| SampleRequest { group: GroupId(i), prefix, samples: g, seed: step * 1000 + i })
-        .collect();
+    let requests: Vec<SampleRequest<'_>> =
+        (0..).zip(prompts).map(|(i, prefix)| SampleRequest { group: GroupId(i), prefix, samples: g, seed: step * 1000 + i }).collect();
     LmSampler::new().sample(policy, &requests, params)
 }
 

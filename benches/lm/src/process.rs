@@ -43,7 +43,8 @@ impl Moment {
 /// Resident memory in MiB: `VmRSS` now, `VmHWM` at its highest.
 pub fn memory(field: &str) -> Result<f64, BoxError> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).ok_or("a field is missing in /proc/self/status")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).ok_or("a field is missing in /proc/self/status")?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib / 1024.0)
 }

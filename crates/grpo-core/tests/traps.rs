@@ -63,7 +63,7 @@ fn each_completion_token_is_scored_by_the_logits_of_the_place_before_it() {
     assert!(table.iter().enumerate().all(|(k, g)| k / 6 == 3 || *g == 0.0));
 }
 
-/// D43 to D46, A15, A17: with padding or alone, log-probs are the same. D11 of B: prompts of unequal length, too.
+/// D43 to D46, A15, A17: with padding or alone, beside longer prompts or shorter ones, log-probs are the same.
 #[test]
 fn log_probs_do_not_depend_on_who_else_is_in_the_batch() {
     let model = Bigram::new(6, 1, DType::F32, &Device::flex());
@@ -268,13 +268,13 @@ fn ids_pass_unchanged_and_a_missing_log_prob_is_an_error() {
 /// D73: a fixed seed never makes the samples of a group identical.
 #[test]
 fn the_streams_of_a_group_differ() {
-    let first = |seed, k| grpo_core_first(stream(seed, k));
+    let first = |seed, k| first_word(stream(seed, k));
     let seen: std::collections::BTreeSet<u64> = (0..4).flat_map(|seed| (0..16).map(move |k| (seed, k))).map(|(s, k)| first(s, k)).collect();
     assert_eq!(seen.len(), 64);
     assert_eq!(first(3, 5), first(3, 5));
 }
 
-fn grpo_core_first(mut rng: impl rand::Rng) -> u64 {
+fn first_word(mut rng: impl rand::Rng) -> u64 {
     rng.next_u64()
 }
 
@@ -290,7 +290,7 @@ fn counts_of_ranks_add_up_and_know_empty_rows() {
     assert_eq!((merged.tokens, merged.chosen, merged.group_tokens), (all.tokens, all.chosen, all.group_tokens));
 }
 
-/// D9 of B: what does not fit is an error before burn sees it, by name and shape.
+/// D9: what does not fit is an error before burn sees it, by name and shape.
 #[test]
 fn shapes_that_do_not_fit_are_errors_with_a_name() {
     let data = Data::ragged(3);

@@ -213,7 +213,8 @@ impl Decoder {
 
     /// A plain model with the factors multiplied into their matrices, as a model to roll out or to export: without autodiff, nothing trainable.
     ///
-    /// Matrices without factors are shared, not copied.
+    /// Matrices without factors are shared, not copied. [`LmSampler`](crate::LmSampler) does this itself at each call: to sample, hand it the
+    /// policy as it is.
     #[must_use]
     pub fn merged(&self) -> Self {
         let mut decoder = self.snapshot();

@@ -1,5 +1,7 @@
 //! Sampling: cached is uncached, batched is alone, and what ends a completion.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use burn::module::Module as _;

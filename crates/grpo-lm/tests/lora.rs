@@ -1,5 +1,7 @@
 //! Low-rank factors, snapshots, tied embeddings, and weights out and in again.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::collections::BTreeSet;

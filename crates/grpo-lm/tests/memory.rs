@@ -1,5 +1,6 @@
 //! Sampling keeps nothing: alone in its process, so that resident memory is its own. Linux only.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

@@ -1,5 +1,7 @@
 //! Tiny checkpoints give the numbers of `transformers`.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::path::{Path, PathBuf};

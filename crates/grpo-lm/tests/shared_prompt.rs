@@ -1,5 +1,7 @@
 //! Reading a prompt once is the flattened computation, in values and in gradients.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use burn::Tensor;
@@ -97,7 +99,7 @@ fn entropy_and_kl_are_those_of_the_logits() {
     let row = [batch.prompts().row(0), batch.completions().row(1)].concat();
     let softmax = |d: &grpo_lm::Decoder| -> Vec<f64> {
         // The row that predicts the completion's second token: row 1, place 1.
-        let all = values(d.logits(&Padded::new(&[row.clone()]).unwrap()).unwrap());
+        let all = values(d.logits(&Padded::new(std::slice::from_ref(&row)).unwrap()).unwrap());
         let z = &all[6 * 37..7 * 37];
         let e: Vec<f64> = z.iter().map(|z| (z / temperature).exp()).collect();
         e.iter().map(|x| x / e.iter().sum::<f64>()).collect()

@@ -108,6 +108,8 @@ fn identities_are_found() {
         ("4^{n}", "2^{2n}"),
         ("2^{n+1}", "2\\cdot 2^n"),
         ("\\arctan 1", "\\frac{\\pi}{4}"),
+        ("\\cos(\\pi/2)", "0"),
+        ("\\sqrt{\\sin^2 1+\\cos^2 1-1}+2", "2"),
         ("\\cos 60^\\circ", "\\frac12"),
         ("0.\\overline{3}", "\\frac13"),
         ("3\\frac12", "3.5"),

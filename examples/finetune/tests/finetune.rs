@@ -1,4 +1,5 @@
 //! Runs the example as a program, on tiny models.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -78,7 +78,7 @@ impl LossOutput {
 
 /// The loss of a micro-batch under the normaliser of its whole step.
 ///
-/// `new` holds `[N, Tc]` log-probabilities of the current policy, in any float type; everything else follows them.
+/// `new` holds `[N, Tc]` log-probabilities of the current policy, in any float type; everything else follows them, in at least 32 bits.
 /// Without old log-probabilities, the policy's own, detached, take their place: the ratio is then 1 and has a gradient.
 ///
 /// # Errors
@@ -136,7 +136,7 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
         if let (Addition::CrossEntropy { coefficient }, Some(chosen)) = (addition, batch.chosen())
             && step.chosen > 0
         {
-            let picked = new.log_probs.clone().mask_fill(chosen.bool_not(), 0.0); // [N, Tc]
+            let picked = new.log_probs.clone().cast(terms.dtype()).mask_fill(chosen.bool_not(), 0.0); // [N, Tc]
             loss = loss - picked.sum() * (coefficient / step.chosen as f64);
         }
     }
@@ -149,7 +149,7 @@ fn entropies(scores: &Scores) -> Result<Tensor<2>> {
     let entropies =
         scores.entropies.clone().ok_or_else(|| Error::invalid("scores", "hold no entropies: score with ScoreRequest::with_entropies"))?;
     Error::check_shape("entropies", &entropies.dims(), &scores.log_probs.dims())?;
-    Ok(entropies.cast(scores.log_probs.dtype()))
+    Ok(entropies.cast(terms::precision(scores.log_probs.dtype())))
 }
 
 /// Sums over the tokens of the loss, kept on the device.

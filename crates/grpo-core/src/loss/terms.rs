@@ -58,6 +58,14 @@ pub struct Terms {
     pub ratio: RatioLevel,
 }
 
+/// At least 32 bits: e^12 leaves 16, and a ratio that is infinite has no gradient.
+pub(super) fn precision(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 | DType::Flex32 => DType::F32,
+        wide => wide,
+    }
+}
+
 impl Terms {
     /// Masks and bounds.
     ///
@@ -65,7 +73,7 @@ impl Terms {
     /// Scores of another shape, old or sampler log-probabilities that are needed and missing.
     pub fn new(new: &Scores, batch: &Batch, config: &GrpoConfig) -> Result<Self> {
         Error::check_shape("new log-probs", &new.log_probs.dims(), &batch.shape())?;
-        let dtype = new.log_probs.dtype();
+        let dtype = precision(new.log_probs.dtype());
         let ignored = batch.mask().bool_not(); // [N, Tc]
         // Masked before anything is computed: a NaN or an infinity there must reach neither value nor gradient.
         let masked = |t: Tensor<2>| t.cast(dtype).mask_fill(ignored.clone(), 0.0); // [N, Tc]
@@ -95,7 +103,7 @@ impl Terms {
         })
     }
 
-    /// The float type everything runs in.
+    /// The float type everything runs in: that of the log-probabilities, at least 32 bits.
     pub fn dtype(&self) -> DType {
         self.log_probs.dtype()
     }

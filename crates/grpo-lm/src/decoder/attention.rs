@@ -166,7 +166,11 @@ mod tests {
 
     /// P = 2, K = 2, G = 3, Q = 4, d = 4; six keys shared by the group, five of each completion's own.
     fn case(device: &Device) -> (Tensor<5>, [KeyBlock; 2]) {
-        let block = |g, s, seed| KeyBlock { keys: tensor([2, 2, g, s, 4], seed, device), values: tensor([2, 2, g, s, 4], seed + 1, device), bias: None };
+        let block = |g, s, seed| KeyBlock {
+            keys: tensor([2, 2, g, s, 4], seed, device),
+            values: tensor([2, 2, g, s, 4], seed + 1, device),
+            bias: None,
+        };
         (tensor([2, 2, 3, 4, 4], 1, device), [block(1, 6, 2), block(3, 5, 4)])
     }
 

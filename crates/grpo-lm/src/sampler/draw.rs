@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn without_filters_it_draws_what_the_filtered_path_draws() {
         // Over several chunks, with tokens that are far too unlikely and tokens that cannot be.
-        let logits: Vec<f32> = (0..700).map(|i| if i % 9 == 4 { f32::NEG_INFINITY } else { ((i * 37) % 101) as f32 * 0.4 - 20.0 }).collect();
+        let logits: Vec<f32> =
+            (0..700).map(|i| if i % 9 == 4 { f32::NEG_INFINITY } else { ((i * 37) % 101) as f32 * 0.4 - 20.0 }).collect();
         for temperature in [0.0, 0.5, 1.0, 3.0] {
             let plain = SamplingParams { temperature, ..SamplingParams::default() };
             let all_kept = SamplingParams { top_k: Some(700), ..plain.clone() };

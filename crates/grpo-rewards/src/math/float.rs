@@ -225,7 +225,8 @@ impl Precision {
     }
 
     fn from_f64(&self, value: f64) -> Real {
-        self.round(BigInt::from((value * 2_f64.powi(62)) as i64), -62)
+        // Up to π, so that 60 bits after the point fit.
+        self.round(BigInt::from((value * 2_f64.powi(60)) as i64), -60)
     }
 
     /// The largest integer at most a, as it stands.

@@ -3,7 +3,8 @@
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
-use super::parse::{Entry, Parser, number_node};
+use super::operand::{number_node, sign};
+use super::parse::{Entry, Parser};
 use super::token::Tok;
 use super::tree::{Bracket, Function, Node, Op};
 use super::words::{Meaning, Word, command, word};
@@ -122,7 +123,7 @@ impl<'t> Parser<'t> {
                 return Some(());
             }
             '(' | '[' | '{' => return self.juxtapose(token),
-            _ => return self.meaning_after(super::parse::sign(c)?, token),
+            _ => return self.meaning_after(sign(c)?, token),
         };
         self.infix(op)
     }

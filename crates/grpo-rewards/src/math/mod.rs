@@ -6,15 +6,19 @@
 
 mod check;
 mod compare;
+mod complex;
 mod eval;
 mod expression;
 mod find;
 mod float;
+mod functions;
 mod infix;
 mod numeric;
+mod operand;
 mod parse;
 mod poly;
 mod power;
+mod relation;
 mod text;
 mod token;
 mod tree;

@@ -30,9 +30,14 @@ const POINTS: u64 = 4;
 
 /// A complex number.
 #[derive(Debug, Clone)]
-struct Complex {
-    re: Real,
-    im: Real,
+pub(super) struct Complex {
+    pub(super) re: Real,
+    pub(super) im: Real,
+}
+
+/// The size of a number's larger part as a power of two; none for zero.
+fn size_of(value: &Complex) -> Option<i64> {
+    [&value.re, &value.im].into_iter().filter(|part| !part.is_zero()).map(Real::magnitude).max()
 }
 
 /// Whether `sum` is zero wherever it is defined.
@@ -111,8 +116,8 @@ fn precision(bits: u64) -> Arc<Precision> {
     if bits <= usual { Arc::clone(USUAL.get_or_init(|| Arc::new(Precision::new(usual)))) } else { Arc::new(Precision::new(bits)) }
 }
 
-struct At<'a> {
-    p: Arc<Precision>,
+pub(super) struct At<'a> {
+    pub(super) p: Arc<Precision>,
     atoms: &'a [Atom],
 }
 
@@ -144,7 +149,7 @@ impl At<'_> {
             Atom::Symbol(_) | Atom::Opaque(..) | Atom::Function(Function::Factorial, _) => self.sample(id as u64, point),
             Atom::Base(a) => self.scalar(a, values)?,
             Atom::Power(a, b) => self.power(&self.scalar(a, values)?, &self.scalar(b, values)?)?,
-            Atom::Function(function, a) => self.function(*function, &self.scalar(a, values)?)?,
+            Atom::Function(function, a) => self.chopped(self.function(*function, &self.scalar(a, values)?)?, 0),
             Atom::Infinity => return None,
         };
         self.in_range(&value).then_some(value)
@@ -168,11 +173,19 @@ impl At<'_> {
     }
 
     fn poly(&self, sum: &Poly, values: &[Option<Complex>]) -> Option<Complex> {
-        let mut total = self.integer(0);
+        let (mut total, mut largest) = (self.integer(0), None);
         for (product, coefficient) in sum {
-            total = self.add(&total, &self.product(product, coefficient, values)?);
+            let term = self.product(product, coefficient, values)?;
+            largest = largest.max(size_of(&term));
+            total = self.add(&total, &term);
         }
-        Some(total)
+        Some(self.chopped(total, largest.unwrap_or(0)))
+    }
+
+    /// Without parts so far below 2^`size`, the size of what they came from, that they can only be what rounding left of a zero: cos(π/2).
+    pub(super) fn chopped(&self, value: Complex, size: i64) -> Complex {
+        let chop = |part: Real| if !part.is_zero() && part.magnitude() <= size - (self.p.bits - SLACK) as i64 { Real::zero() } else { part };
+        Complex { re: chop(value.re), im: chop(value.im) }
     }
 
     fn product(&self, product: &Product, coefficient: &BigRational, values: &[Option<Complex>]) -> Option<Complex> {
@@ -182,158 +195,6 @@ impl At<'_> {
             value = self.mul(&value, &self.power_rational(base, exponent)?);
         }
         self.in_range(&value).then_some(value)
-    }
-
-    fn in_range(&self, value: &Complex) -> bool {
-        self.p.in_range(&value.re) && self.p.in_range(&value.im)
-    }
-
-    fn real(&self, re: Real) -> Complex {
-        Complex { re, im: Real::zero() }
-    }
-    fn integer(&self, value: i64) -> Complex {
-        self.real(self.p.integer(value))
-    }
-    fn add(&self, a: &Complex, b: &Complex) -> Complex {
-        Complex { re: self.p.add(&a.re, &b.re), im: self.p.add(&a.im, &b.im) }
-    }
-    fn sub(&self, a: &Complex, b: &Complex) -> Complex {
-        Complex { re: self.p.sub(&a.re, &b.re), im: self.p.sub(&a.im, &b.im) }
-    }
-    fn mul(&self, a: &Complex, b: &Complex) -> Complex {
-        let p = &self.p;
-        if a.im.is_zero() && b.im.is_zero() {
-            return self.real(p.mul(&a.re, &b.re));
-        }
-        Complex { re: p.sub(&p.mul(&a.re, &b.re), &p.mul(&a.im, &b.im)), im: p.add(&p.mul(&a.re, &b.im), &p.mul(&a.im, &b.re)) }
-    }
-    fn div(&self, a: &Complex, b: &Complex) -> Option<Complex> {
-        let p = &self.p;
-        if b.im.is_zero() {
-            return Some(Complex { re: p.div(&a.re, &b.re)?, im: p.div(&a.im, &b.re)? });
-        }
-        let norm = p.add(&p.mul(&b.re, &b.re), &p.mul(&b.im, &b.im));
-        let top = self.mul(a, &Complex { re: b.re.clone(), im: b.im.neg() });
-        Some(Complex { re: p.div(&top.re, &norm)?, im: p.div(&top.im, &norm)? })
-    }
-    fn exp(&self, a: &Complex) -> Option<Complex> {
-        let size = self.p.exp(&a.re)?;
-        if a.im.is_zero() {
-            return Some(self.real(size));
-        }
-        let (sin, cos) = self.p.sin_cos(&a.im)?;
-        Some(Complex { re: self.p.mul(&size, &cos), im: self.p.mul(&size, &sin) })
-    }
-    fn ln(&self, a: &Complex) -> Option<Complex> {
-        let p = &self.p;
-        if a.im.is_zero() {
-            let im = if a.re.is_negative() { p.pi() } else { Real::zero() };
-            return Some(Complex { re: p.ln(&a.re.abs())?, im });
-        }
-        let norm = p.add(&p.mul(&a.re, &a.re), &p.mul(&a.im, &a.im));
-        let half = p.div(&p.ln(&norm)?, &p.integer(2))?;
-        Some(Complex { re: half, im: p.angle(&a.re, &a.im)? })
-    }
-    fn power(&self, a: &Complex, b: &Complex) -> Option<Complex> {
-        self.exp(&self.mul(b, &self.ln(a)?))
-    }
-
-    fn power_rational(&self, a: &Complex, exponent: &Exponent) -> Option<Complex> {
-        let (above, below) = (*exponent.numer(), *exponent.denom());
-        if below == 1 {
-            return self.power_integer(a, above);
-        }
-        if a.im.is_zero() {
-            if a.re.is_zero() {
-                return (above > 0).then(|| self.integer(0));
-            }
-            // Odd roots of negative numbers are real, as in the normal form.
-            if a.re.is_negative() && below % 2 == 1 {
-                let root = self.power_rational(&self.real(a.re.abs()), exponent)?;
-                return Some(if above % 2 == 0 { root } else { self.sub(&self.integer(0), &root) });
-            }
-            if below == 2 && !a.re.is_negative() {
-                let root = self.real(self.p.sqrt(&a.re)?);
-                return self.power_integer(&root, above);
-            }
-        }
-        let exponent = self.real(self.p.rational(&BigRational::new(BigInt::from(above), BigInt::from(below))));
-        self.power(a, &exponent)
-    }
-
-    fn power_integer(&self, a: &Complex, power: i64) -> Option<Complex> {
-        let (mut result, mut square, mut rest) = (self.integer(1), a.clone(), power.unsigned_abs());
-        while rest > 0 {
-            if rest % 2 == 1 {
-                result = self.mul(&result, &square);
-            }
-            rest /= 2;
-            square = self.mul(&square, &square);
-            if !self.in_range(&result) || (rest > 0 && !self.in_range(&square)) {
-                return None;
-            }
-        }
-        if power < 0 { self.div(&self.integer(1), &result) } else { Some(result) }
-    }
-
-    fn function(&self, function: Function, a: &Complex) -> Option<Complex> {
-        use Function as F;
-        let one = self.integer(1);
-        let inverse = |value: Option<Complex>| value.and_then(|v| self.div(&one, &v));
-        let i = Complex { re: Real::zero(), im: self.p.integer(1) };
-        let real = a.im.is_zero();
-        match function {
-            F::Sin | F::Cos if real => {
-                let (sin, cos) = self.p.sin_cos(&a.re)?;
-                Some(self.real(if function == F::Sin { sin } else { cos }))
-            }
-            F::Sin | F::Cos => {
-                let turned = self.mul(&i, a);
-                let (up, down) = (self.exp(&turned)?, self.exp(&self.sub(&self.integer(0), &turned))?);
-                let two = self.integer(2);
-                if function == F::Cos {
-                    self.div(&self.add(&up, &down), &two)
-                } else {
-                    self.div(&self.sub(&up, &down), &self.mul(&two, &i))
-                }
-            }
-            F::Tan => self.div(&self.function(F::Sin, a)?, &self.function(F::Cos, a)?),
-            F::Cot => self.div(&self.function(F::Cos, a)?, &self.function(F::Sin, a)?),
-            F::Sec => inverse(self.function(F::Cos, a)),
-            F::Csc => inverse(self.function(F::Sin, a)),
-            F::Sinh | F::Cosh => {
-                let (up, down) = (self.exp(a)?, self.exp(&self.sub(&self.integer(0), a))?);
-                let both = if function == F::Cosh { self.add(&up, &down) } else { self.sub(&up, &down) };
-                self.div(&both, &self.integer(2))
-            }
-            F::Tanh => self.div(&self.function(F::Sinh, a)?, &self.function(F::Cosh, a)?),
-            F::Ln => self.ln(a),
-            F::Exp => self.exp(a),
-            // asin a = −i ln(i a + √(1 − a²)), acos a = π/2 − asin a, atan a = angle of (1, a)
-            F::Asin | F::Acos => {
-                let root = self.power_rational(&self.sub(&one, &self.mul(a, a)), &Exponent::new(1, 2))?;
-                let sine = if real && root.im.is_zero() {
-                    self.real(self.p.angle(&root.re, &a.re)?)
-                } else {
-                    let ln = self.ln(&self.add(&self.mul(&i, a), &root))?;
-                    self.mul(&Complex { re: Real::zero(), im: self.p.integer(-1) }, &ln)
-                };
-                if function == F::Asin {
-                    return Some(sine);
-                }
-                let quarter = self.real(self.p.div(&self.p.pi(), &self.p.integer(2))?);
-                Some(self.sub(&quarter, &sine))
-            }
-            F::Atan if real => Some(self.real(self.p.angle(&self.p.integer(1), &a.re)?)),
-            F::Abs if real => Some(self.real(a.re.abs())),
-            F::Abs => {
-                let norm = self.p.add(&self.p.mul(&a.re, &a.re), &self.p.mul(&a.im, &a.im));
-                Some(self.real(self.p.sqrt(&norm)?))
-            }
-            F::Floor if real => Some(self.real(self.p.floor(&a.re)?)),
-            F::Ceiling if real => Some(self.real(self.p.floor(&a.re.neg())?.neg())),
-            _ => None,
-        }
     }
 }
 

@@ -117,7 +117,7 @@ pub(crate) struct Algebra {
 }
 
 /// The work that one comparison may do, in multiplications of machine words or so.
-const WORK: u64 = 100_000;
+const WORK: u64 = 60_000;
 /// How deep sums and products may call each other, through roots of sums.
 const MAX_NESTING: u32 = 48;
 /// The most bits that a number worked out exactly may have.
@@ -285,7 +285,7 @@ impl Algebra {
         for (left, c) in a {
             for (right, d) in b {
                 let words = (c.numer().bits() + c.denom().bits() + d.numer().bits() + d.denom().bits()) / 64;
-                self.spend(1 + words * words / 4)?;
+                self.spend(1 + words + words * words / 2)?;
                 let coefficient = c * d;
                 if left.is_empty() || right.is_empty() {
                     plain.push((if left.is_empty() { right } else { left }.clone(), coefficient));

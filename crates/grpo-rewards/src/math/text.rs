@@ -1,5 +1,6 @@
 //! A text's tokens in one spelling each, for comparing texts before, and where, they are not mathematics.
 
+use super::parse::MAX_LENGTH;
 use super::token::{Lexer, Tok};
 use super::words::{self, Word};
 
@@ -17,6 +18,10 @@ pub(crate) struct Spelling {
 
 /// The normal spelling: without blanks, sizes and delimiters; one spelling for fractions; text and letters alike.
 pub(crate) fn spelling(text: &str) -> Spelling {
+    if text.len() > MAX_LENGTH {
+        // Too long to be read as mathematics: only the same text is equal.
+        return Spelling { text: text.split_whitespace().collect(), something: true, ..Spelling::default() };
+    }
     let mut out = Spelling { text: String::with_capacity(text.len()), ..Spelling::default() };
     let mut lexer = Lexer::new(text);
     let (mut words, mut tokens, mut number_before) = (0, 0, false);
