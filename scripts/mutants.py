@@ -7,6 +7,7 @@ mutant's text is no longer there (exactly once) or does not compile.
 
     scripts/mutants.py                 all mutants
     scripts/mutants.py clip epsilon    those whose name has one of these words
+    scripts/mutants.py --from "REAL"   from the first whose name begins so
     CARGO=... scripts/mutants.py       another cargo
 """
 
@@ -97,6 +98,14 @@ MUTANTS = [
     # Bounds before exp.
     ("ratio: bounded after exp", L + "ratio.rs", "ratio: log.clone().exp(), bounded", "ratio: x.clone().exp().clamp((-bound).exp(), bound.exp()), bounded", "gradients"),
     ("GMPO: unbounded", O + "sequence.rs", "let x = terms.token.log.clone();", "let x = terms.token.raw.clone();", "gradients"),
+    ("16 bits stay 16 bits", L + "terms.rs", "DType::F16 | DType::BF16 | DType::Flex32 => DType::F32,", "DType::Flex32 => DType::F32,", "gradients"),
+    ("entropies keep their type", L + "mod.rs", "Ok(entropies.cast(terms::precision(scores.log_probs.dtype())))", "Ok(entropies)", "traps"),
+    ("exact KL keeps its type", L + "kl.rs", "let value = value.cast(terms.dtype());", "", "traps"),
+    # Metrics.
+    ("largest value: at least 0", L + "mod.rs", "f64::from(f32::MIN)).max()", "0.0).max()", "terms"),
+    ("largest value: of no token", L + "mod.rs", "Normaliser::Max if *count == 0 => {}", "Normaliser::Max if *count == usize::MAX => {}", "invariance"),
+    ("raw ratios: bounded", L + "mod.rs", 'sums.maximum("importance_ratio/max", terms.token.raw.clone().inner().clamp(-60.0, 60.0).exp());',
+     'sums.maximum("importance_ratio/max", terms.token.ratio.clone());', "terms"),
     # Reductions and step-wide counts.
     ("sequence mean: not divided by the length", L + "reduce.rs", "1.0 / (n * (len as f64 + config.length_epsilon))", "1.0 / n", "objectives"),
     ("sequence sum: divided by the length", L + "reduce.rs", "Reduction::SequenceSum => 1.0 / n,", "Reduction::SequenceSum => 1.0 / (n * len as f64),", "objectives"),
@@ -118,6 +127,7 @@ MUTANTS = [
     ("global norm: squares overflow", "grad.rs", "let largest = gradient.clone().abs().max();", "let largest = gradient.clone().abs().max() * 0.0 + 1.0;", "step"),
     ("bad gradients are applied", "step.rs", "let skipped = norm.non_finite.is_some() || ", "let skipped = ", "step"),
     ("empty steps are taken", "step.rs", " || (step.tokens == 0 && step.chosen == 0)", "", "step"),
+    ("advantages set under the mask", "batch.rs", ".filter(|(t, _)| self.mask_host[row * width + t])", "", "batch"),
     ("stale rollouts pass", "batch.rs", "(0, 0..=1) => return Ok(()),", "(_, 0..=1) => return Ok(()),", "step"),
     ("staleness limit: off by one", "batch.rs", "&& self.staleness > limit", "&& self.staleness > limit + 1", "step"),
     ("raw log-probs at any temperature", "batch.rs", "(*kind == LogProbKind::Raw && self.temperature == 1.0)", "*kind == LogProbKind::Raw", "traps"),
@@ -165,7 +175,9 @@ def seed_target(to: Path) -> None:
 
 def run(copy: Path, target: Path, which: list[str]) -> tuple[str, str]:
     """'passed', 'killed' with the test's name, or 'broken' with what the compiler said."""
-    command = [CARGO, "nextest", "run", "--release", "--offline", "-p", "grpo-core", "--no-tests", "fail", *which]
+    # Compiling is most of the work: our own crate with little optimisation, its dependencies as they are.
+    quick = ["--config", "profile.release.package.grpo-core.opt-level=1"]
+    command = [CARGO, "nextest", "run", "--release", "--offline", *quick, "-p", "grpo-core", "--no-tests", "fail", *which]
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, env={**os.environ, "CARGO_TARGET_DIR": str(target)})
     failed = re.findall(r"^\s+(?:FAIL|SIG\w+|ABORT|TIMEOUT) \[.*?\] (?:\(.*?\) )?(.+)$", done.stderr, re.M)
     if failed:
@@ -177,7 +189,11 @@ def run(copy: Path, target: Path, which: list[str]) -> tuple[str, str]:
 
 def main() -> int:
     words = sys.argv[1:]
-    chosen = [m for m in MUTANTS if not words or any(word.lower() in m[0].lower() for word in words)]
+    if words[:1] == ["--from"]:
+        start = next(k for k, mutant in enumerate(MUTANTS) if mutant[0].startswith(words[1]))
+        chosen = MUTANTS[start:]
+    else:
+        chosen = [m for m in MUTANTS if not words or any(word.lower() in m[0].lower() for word in words)]
     texts = {}
     for name, file, old, new, _ in MUTANTS:
         text = texts.setdefault(file, (ROOT / CRATE / "src" / file).read_text())

@@ -275,7 +275,10 @@ fn without_any_token_the_loss_is_zero_with_a_graph_and_a_gradient_of_zeros() {
         for (metric, value) in metrics.iter() {
             // Of no token there is no mean and no maximum: such metrics are absent.
             let over = metrics.normaliser(metric).unwrap();
-            assert!(value.is_finite() && matches!(over, Normaliser::Step | Normaliser::Completion), "{name}: {metric} = {value} over {over:?}");
+            assert!(
+                value.is_finite() && matches!(over, Normaliser::Step | Normaliser::Completion),
+                "{name}: {metric} = {value} over {over:?}"
+            );
         }
     }
 }

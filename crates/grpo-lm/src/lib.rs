@@ -1,4 +1,4 @@
-//! Language models as GRPO policies: files in and out, tokenizer, chat template, decoder, sampler, LoRA.
+#![doc = include_str!("../README.md")]
 
 mod cache;
 pub mod chat;

@@ -15,8 +15,12 @@
 
 pub mod answer;
 pub mod choice;
+#[cfg(all(target_os = "linux", feature = "code"))]
+pub mod code;
+pub mod compose;
 pub mod format;
 pub mod math;
+pub mod preference;
 pub mod puzzle;
 
 /// What length and repetition cost: from the core.

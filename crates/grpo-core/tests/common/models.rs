@@ -4,8 +4,8 @@ use burn::Tensor;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Int, TensorData};
 use grpo_core::{
-    BoxError, CausalLogits, Completion, FinishReason, Group, GroupId, LogProbKind, Policy, Prompt, Sample, ScoreRequest, Scores,
-    TokenBatch, score_from_logits,
+    Advantages, Batch, BoxError, CausalLogits, Completion, FinishReason, Group, GroupId, LogProbKind, Policy, Prompt, Sample, ScoreRequest,
+    Scores, TokenBatch, score_from_logits,
 };
 
 /// Logits that depend on the token before: the smallest policy with a context. Plus a shift that only long inputs use, whose gradient is
@@ -76,4 +76,41 @@ pub fn completion(tokens: &[u32]) -> Completion {
 
 pub fn group<T>(id: u64, prompt: &[u32], task: T, completions: &[&[u32]]) -> Group<T> {
     Group::new(GroupId(id), Prompt::new(prompt.to_vec(), task), completions.iter().map(|c| completion(c)).collect()).unwrap()
+}
+
+pub fn device() -> Device {
+    Device::flex().autodiff()
+}
+
+pub fn policy(seed: u64, dtype: DType) -> Bigram {
+    Bigram::new(6, seed, dtype, &device())
+}
+
+/// Three groups; the completions of the last are long enough for the shift.
+pub fn groups() -> Vec<Group<()>> {
+    vec![
+        group(1, &[0, 1], (), &[&[2, 3], &[4], &[1, 1, 5]]),
+        group(2, &[3], (), &[&[5, 5], &[0, 2]]),
+        group(3, &[2, 2], (), &[&[1, 2, 3, 4], &[5]]),
+    ]
+}
+
+pub fn advantages() -> Advantages {
+    Advantages::PerCompletion(vec![1.0, -0.5, 0.25, 0.75, -0.75, -1.0, 0.5])
+}
+
+/// One micro-batch a group.
+pub fn cut() -> Vec<Batch> {
+    Batch::split(&groups(), &advantages(), 1, 0, &device()).unwrap()
+}
+
+/// One token of the loss with an advantage; `len` tokens altogether.
+pub fn short(len: usize) -> Vec<Batch> {
+    let tokens = vec![1; len];
+    vec![Batch::new(&[group(1, &[0], (), &[&tokens, &[2]])], &Advantages::PerCompletion(vec![1.0, -1.0]), 0, &device()).unwrap()]
+}
+
+pub fn batch_of(groups: &[Group<()>]) -> Batch {
+    let n = groups.iter().map(|g| g.completions.len()).sum();
+    Batch::new(groups, &Advantages::PerCompletion(vec![0.0; n]), 0, &device()).unwrap()
 }

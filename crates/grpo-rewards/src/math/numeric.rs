@@ -184,7 +184,8 @@ impl At<'_> {
 
     /// Without parts so far below 2^`size`, the size of what they came from, that they can only be what rounding left of a zero: cos(π/2).
     pub(super) fn chopped(&self, value: Complex, size: i64) -> Complex {
-        let chop = |part: Real| if !part.is_zero() && part.magnitude() <= size - (self.p.bits - SLACK) as i64 { Real::zero() } else { part };
+        let chop =
+            |part: Real| if !part.is_zero() && part.magnitude() <= size - (self.p.bits - SLACK) as i64 { Real::zero() } else { part };
         Complex { re: chop(value.re), im: chop(value.im) }
     }
 

@@ -1,11 +1,7 @@
 //! The parser: one loop over tokens with a stack of its own, so that no input can overflow the program's.
 
-use num_rational::BigRational;
-
-use super::token::{Lexer, Tok};
-use super::tree::{Bracket, Constant, Function, Id, Node, Op, Tree};
-use super::words::{Meaning, Word, command, function, word};
-use crate::answer::plain;
+use super::token::Lexer;
+use super::tree::{Bracket, Function, Id, Node, Op, Tree};
 
 /// The longest text that is parsed, in bytes.
 pub(crate) const MAX_LENGTH: usize = 8192;
@@ -81,7 +77,7 @@ pub(super) struct Parser<'t> {
     pub(super) lexer: Lexer<'t>,
     nodes: Vec<Node>,
     pub(super) stack: Vec<Entry>,
-    operand_next: bool,
+    pub(super) operand_next: bool,
 }
 
 impl<'t> Parser<'t> {
@@ -90,7 +86,7 @@ impl<'t> Parser<'t> {
         u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn node(&self, id: Id) -> Option<&Node> {
+    pub(super) fn node(&self, id: Id) -> Option<&Node> {
         self.nodes.get(id as usize)
     }
 
@@ -157,7 +153,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Builds what binds at least as tightly as `least`.
-    fn reduce(&mut self, least: u8, from_right: bool) -> Option<()> {
+    pub(super) fn reduce(&mut self, least: u8, from_right: bool) -> Option<()> {
         loop {
             let length = self.stack.len();
             let Some(Entry::Value(value)) = self.stack.last() else { return Some(()) };
@@ -261,7 +257,7 @@ impl<'t> Parser<'t> {
         self.operand_next = true;
     }
 
-    fn open(&mut self, bracket: Bracket) {
+    pub(super) fn open(&mut self, bracket: Bracket) {
         self.stack.push(Entry::Open { bracket, rows: Vec::new() });
         self.operand_next = true;
     }

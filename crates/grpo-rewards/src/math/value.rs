@@ -4,7 +4,7 @@ use num_bigint::BigInt;
 
 use super::eval::{Choice, Value, Values, evaluate, without_degrees};
 use super::poly::{Algebra, Atom, Scalar};
-use super::tree::{Bracket, Id, Node, Op, Tree};
+use super::tree::{Bracket, Id, Node, Tree};
 use super::words::is_unit;
 
 /// A number with what was written beside it.

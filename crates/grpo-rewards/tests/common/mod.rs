@@ -97,6 +97,7 @@ impl Expression {
 }
 
 /// LaTeX that need not make sense: pieces that break parsers, in any order.
+#[allow(dead_code)] // Not every test uses it.
 pub fn latex_salad(dice: &mut Dice) -> String {
     const PIECES: [&str; 72] = [
         "\\boxed{",

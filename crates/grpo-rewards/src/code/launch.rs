@@ -1,0 +1,173 @@
+//! The launcher's first stage: namespaces, and the watch over the program.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+
+use super::confine;
+use super::message::{Layer, Order, Report, STAGE_ONE, STAGE_TWO};
+
+/// Becomes the sandbox's launcher if the library started this program as one, and says so by the exit code to return from `main`.
+///
+/// Call it before anything else: threads that run already keep namespaces from being made.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     if let Some(code) = grpo_rewards::code::launch_if_asked() {
+///         return code;
+///     }
+///     // … training
+///     std::process::ExitCode::SUCCESS
+/// }
+/// ```
+pub fn launch_if_asked() -> Option<ExitCode> {
+    let stage = std::env::args().nth(1)?;
+    let result = match stage.as_str() {
+        STAGE_ONE => first_stage(),
+        STAGE_TWO => confine::second_stage(),
+        _ => return None,
+    };
+    Some(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The socket that came in the place of standard input.
+pub(super) fn socket() -> std::io::Result<UnixStream> {
+    Ok(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?))
+}
+
+pub(super) fn say(mut socket: &UnixStream, report: &Report) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    socket.write_all(&line)
+}
+
+fn first_stage() -> std::io::Result<()> {
+    let socket = socket()?;
+    let mut lines = BufReader::new(socket.try_clone()?);
+    let mut line = String::new();
+    lines.read_line(&mut line)?;
+    let order: Order = serde_json::from_str(&line)?;
+    let result = isolate(&order).and_then(|()| watch(&line, &socket));
+    if let Err(error) = &result {
+        say(&socket, &Report::Failed(error.to_string()))?;
+    }
+    result
+}
+
+/// Namespaces. The next child is the first process of the new PID namespace.
+fn isolate(order: &Order) -> std::io::Result<()> {
+    let wants = |layer| order.layers.contains(&layer);
+    let mut flags = CloneFlags::empty();
+    if wants(Layer::PidNamespace) {
+        flags |= CloneFlags::CLONE_NEWPID;
+    }
+    if wants(Layer::NetworkNamespace) {
+        flags |= CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+    }
+    if wants(Layer::ReadOnlyFiles) {
+        flags |= CloneFlags::CLONE_NEWNS;
+    }
+    // Orphans come to this process rather than to the system's first one.
+    prctl::set_child_subreaper(true)?;
+    if flags.is_empty() {
+        return Ok(());
+    }
+    if Uid::effective().is_root() {
+        return Ok(unshare(flags)?);
+    }
+    let (uid, gid) = (Uid::effective(), nix::unistd::Gid::effective());
+    unshare(flags | CloneFlags::CLONE_NEWUSER)?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
+}
+
+/// Starts the second stage and waits for it, or for word from the library, or for its end.
+fn watch(order: &str, library: &UnixStream) -> std::io::Result<()> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg0("sandbox")
+        .arg(STAGE_TWO)
+        .env_clear()
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+        .spawn()?;
+    (&ours).write_all(order.as_bytes())?;
+    // The second stage's end of the socket closes when the program takes its place; what it says before is why that failed.
+    let mut problem = String::new();
+    BufReader::new(&ours).read_line(&mut problem)?;
+    if !problem.is_empty() {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(std::io::Error::other(problem.trim().to_owned()));
+    }
+    say(library, &Report::Started)?;
+    let (send, events) = channel();
+    let mut silence = library.try_clone()?;
+    let gone = send.clone();
+    std::thread::spawn(move || {
+        // Any word from the library means stop, and so does its end.
+        let _ = silence.read(&mut [0]);
+        let _ = gone.send(None);
+    });
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+    std::thread::spawn(move || {
+        let _ = send.send(child.wait().ok());
+    });
+    let status = events.recv().unwrap_or(None);
+    let _ = kill(pid, Signal::SIGKILL);
+    end_descendants();
+    if let Some(status) = status {
+        say(library, &Report::Exited { code: status.code(), signal: status.signal() })?;
+    }
+    Ok(())
+}
+
+/// Kills whatever descends from this process until nothing does. With a PID namespace the kernel has done so already.
+fn end_descendants() {
+    let me = std::process::id();
+    for _ in 0..200 {
+        let found = descendants(me);
+        if found.is_empty() {
+            return;
+        }
+        for pid in found {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        while nix::sys::wait::waitpid(Pid::from_raw(-1), Some(nix::sys::wait::WaitPidFlag::WNOHANG))
+            .is_ok_and(|s| s != nix::sys::wait::WaitStatus::StillAlive)
+        {}
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// All living descendants of a process, from /proc.
+fn descendants(of: u32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let mut parents: Vec<(i32, i32)> = Vec::new();
+    for entry in entries.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // The name in brackets may hold anything; the state and the parent follow its last bracket.
+        let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+        let (state, parent) = (fields.next().unwrap_or("Z"), fields.next().and_then(|p| p.parse().ok()));
+        if let Some(parent) = parent.filter(|_| state != "Z") {
+            parents.push((pid, parent));
+        }
+    }
+    let mut found = vec![i32::try_from(of).unwrap_or(0)];
+    let mut at = 0;
+    while let Some(&parent) = found.get(at) {
+        found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid).collect::<Vec<_>>());
+        at += 1;
+    }
+    found.split_off(1)
+}
