@@ -5,7 +5,10 @@ use std::time::Instant;
 
 use burn::Tensor;
 use burn::tensor::{Device, TensorData};
-use grpo_core::{Batch, GroupId, GrpoConfig, Objective, OldLogProbs, RatioLevel, Recipe, Reduction, Row, Scores, StepStats, VespoShape, WeightCap, grpo_loss};
+use grpo_core::{
+    Batch, GroupId, GrpoConfig, Objective, OldLogProbs, RatioLevel, Recipe, Reduction, Row, Scores, StepStats, VespoShape, WeightCap,
+    grpo_loss,
+};
 use grpo_core::{ClipRange, DualClip};
 
 const ROWS: usize = 4096;
