@@ -76,12 +76,12 @@ MUTANTS = [
     ("rejection: keeps what diverges", L + "correction.rs", "let high = divergence.clone().greater_elem(rule.high);", "let high = divergence.clone().lower_elem(rule.high);", "terms"),
     ("top entropy: the lowest", L + "mod.rs", "greater_equal_elem(step.entropy_threshold()?)", "lower_equal_elem(step.entropy_threshold()?)", "terms"),
     # Masks.
-    ("loss: mask dropped", L + "mod.rs", "per_token.mask_fill(terms.ignored.clone(), 0.0) * weights", "per_token * weights", "gradients"),
+    # (Not here: the last mask_fill in mod.rs. Terms are masked and weights are 0 there already; it is a second wall.)
     ("terms: mask dropped", L + "terms.rs", "let masked = |t: Tensor<2>| t.cast(dtype).mask_fill(ignored.clone(), 0.0);", "let masked = |t: Tensor<2>| t.cast(dtype);", "gradients"),
-    ("weights: mask dropped", L + "reduce.rs", "if counts { w } else { 0.0 }", "if counts || w.is_finite() { w } else { 0.0 }", "gradients"),
+    ("weights: mask dropped", L + "reduce.rs", "if counts { w } else { 0.0 }", "if counts || w.is_finite() { w } else { 0.0 }", "traps"),
     ("entropy: mask dropped", L + "mod.rs", "let entropies = entropies(new)?.mask_fill(terms.ignored.clone(), 0.0);", "let entropies = entropies(new)?;", "terms"),
     ("metrics: mask dropped", L + "mod.rs", "values.inner().mask_fill(self.terms.ignored.clone(), 0.0).sum()", "values.inner().sum()", "terms"),
-    ("reference: mask dropped", L + "kl.rs", "reference.tensor().cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0)", "reference.tensor().cast(terms.dtype())", "gradients"),
+    ("reference: mask dropped", L + "kl.rs", "reference.tensor().cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0)", "reference.tensor().cast(terms.dtype())", "traps"),
     ("sampler: mask dropped", L + "correction.rs", "batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0)",
      "batch.sampler_log_probs(settings.accept)?.cast(terms.dtype())", "gradients"),
     ("observations: mask dropped", L + "stats.rs", ".filter(|&(_, &m)| m).map(|(v, _)| v)", ".filter(|&(v, _)| v.is_finite()).map(|(v, _)| v)", "terms"),

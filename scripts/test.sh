@@ -7,9 +7,9 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
 run() { echo "+ $*"; "$@" 2>&1 | tee -a "$log" || status=1; }
-run cargo test --locked --release
+run cargo test --locked --release --no-fail-fast
 if [ "${1:-}" = --slow ]; then
-    run cargo test --locked --release -- --ignored
+    run cargo test --locked --release --no-fail-fast -- --ignored
 else
     echo "skipped: the tests marked slow (run with --slow)"
 fi

@@ -6,7 +6,7 @@ mod common;
 
 use burn::Tensor;
 use burn::tensor::{DType, Device, TensorData};
-use common::configs::{objectives, with};
+use common::configs::{self, objectives, with};
 use common::models::{completion, group, sample};
 use common::{Data, close};
 use grpo_core::{
@@ -237,4 +237,32 @@ fn entropies_and_exact_kl_follow_the_type_of_the_log_probs() {
     let batch = data.batch(&[0]);
     let loss = grpo_loss(&scores, &batch, &StepStats::of([&batch]), &config).unwrap().loss;
     assert!(to_host(loss, "loss").unwrap()[0].is_finite());
+}
+
+/// Fault A30, once more: each piece of the loss is clean under the mask by itself; none leans on the next one to hide what it left there.
+#[test]
+fn every_piece_of_the_loss_is_clean_under_the_mask() {
+    let data = Data::ragged(5);
+    let rows: Vec<usize> = (0..data.groups.len()).collect();
+    let (batch, scores) = (data.batch(&rows), data.scores(&rows).0);
+    for (name, config) in configs::every() {
+        let step = data.stats(&data.whole(), &config);
+        let weights = grpo_core::loss::weights(&config, &batch, &step);
+        assert!(weights.iter().zip(batch.mask_host()).all(|(w, &counts)| (*w > 0.0) == counts && w.is_finite()), "{name}: {weights:?}");
+        let terms = grpo_core::loss::Terms::new(&scores, &batch, &config).unwrap();
+        let mut pieces = vec![grpo_core::loss::policy_term(&config.objective, &terms, &batch, &step).unwrap().loss];
+        if let Some(factor) = grpo_core::loss::correction(&config.off_policy, &terms, &batch, &step).unwrap() {
+            pieces.push(factor.factor);
+        }
+        if let Some(kl) = config.kl_in_loss() {
+            let kl = grpo_core::loss::kl_term(&kl, &scores, &terms, &batch, config.log_ratio_bound).unwrap().value;
+            let under = to_host(kl.clone(), "kl").unwrap();
+            assert!(under.iter().zip(batch.mask_host()).all(|(kl, counts)| *counts || *kl == 0.0), "{name}: {under:?}");
+            pieces.push(kl);
+        }
+        for piece in pieces {
+            let values = to_host(piece, "piece").unwrap();
+            assert!(values.iter().all(|v| v.is_finite()), "{name}: {values:?}");
+        }
+    }
 }

@@ -6,8 +6,9 @@ use crate::answer::{Extract, Thoughts, verdict};
 
 /// 1 if the completion chooses the gold letters and no other, 0 if not; a gold text without a letter does not apply.
 ///
-/// Looked for, in this order: a box; the first letter right after an announcement (`answer is`, `answer:`, `judgment:`, `答案:`, `réponse est`);
-/// a text that begins with a letter; the last letter that stands alone. The article `a` is no choice: letters are capitals.
+/// Looked for, in this order: a box or an `<answer>` tag, with all letters in it; the first letter right after an announcement (`answer is`, `answer:`, `judgment:`, `答案:`, `réponse est`);
+/// a text that begins with a letter; the last letter that stands alone. Letters that `or`, `and` or a comma join are all chosen. The article `a` is no
+/// choice: letters are capitals.
 ///
 /// ```
 /// use grpo_core::Reward;
@@ -55,11 +56,9 @@ impl Choice {
     /// The chosen letters, in alphabetical order; `None` where there is no choice.
     pub fn chosen<'a>(&'a self, text: &str) -> Option<Vec<&'a str>> {
         let text = self.thoughts.cut(text)?;
-        if let Some(content) = Extract::Boxed.from(text) {
-            let mut all: Vec<&str> = self.standing(content).map(|(_, letter)| letter).collect();
-            all.sort_unstable();
-            all.dedup();
-            return (!all.is_empty()).then_some(all);
+        // What stands in a box or a tag is the answer, with all its letters.
+        if let Some(content) = Extract::Boxed.from(text).or_else(|| Extract::tag("answer").from(text)) {
+            return sorted(self.standing(content).map(|(_, letter)| letter));
         }
         let announced = ANNOUNCEMENTS.iter().filter_map(|mark| text.rfind(mark).map(|at| at + mark.len())).max();
         let after = announced.and_then(|at| text.get(at..)).and_then(|rest| self.standing(rest).next());
@@ -71,7 +70,29 @@ impl Choice {
                     && !next.is_some_and(|c| c == ' ' && text[at + letter.len()..].starts_with(" is"))
             })
         };
-        after.or_else(leading).or_else(|| self.unannounced(text)).map(|(_, letter)| vec![letter])
+        // An announcement's letter stands at a place within what follows it.
+        let shift = announced.unwrap_or(0);
+        let found = after.map(|(at, letter)| (at + shift, letter)).or_else(leading).or_else(|| self.unannounced(text));
+        found.and_then(|(at, _)| self.with_neighbours(text, at))
+    }
+
+    /// The letter at a place with those that `or`, `and` or a comma join to it: "A or B" chooses both.
+    fn with_neighbours<'a>(&'a self, text: &str, at: usize) -> Option<Vec<&'a str>> {
+        let all: Vec<(usize, &str)> = self.standing(text).collect();
+        let joined = |first: usize| {
+            let ((start, letter), (next, _)) = (all[first], all[first + 1]);
+            let gap: String = text[start + letter.len()..next].chars().filter(|c| !matches!(c, ' ' | '(' | ')' | '*' | '$')).collect();
+            matches!(gap.to_lowercase().as_str(), "or" | "and" | "," | ",or" | ",and" | "/" | "|" | "&" | "或" | "和" | "、" | "ou" | "et")
+        };
+        let place = all.iter().position(|(start, _)| *start == at)?;
+        let (mut low, mut high) = (place, place);
+        while low > 0 && joined(low - 1) {
+            low -= 1;
+        }
+        while high + 1 < all.len() && joined(high) {
+            high += 1;
+        }
+        sorted(all[low..=high].iter().map(|(_, letter)| *letter))
     }
 
     /// Without an announcement: the letter before `is`, or the last one that is not denied.
@@ -120,11 +141,55 @@ impl Choice {
     }
 }
 
+/// Letters in order, each once; `None` for none.
+fn sorted<'a>(letters: impl Iterator<Item = &'a str>) -> Option<Vec<&'a str>> {
+    let mut all: Vec<&str> = letters.collect();
+    all.sort_unstable();
+    all.dedup();
+    (!all.is_empty()).then_some(all)
+}
+
 impl<T: AsRef<str> + ?Sized> RewardFn<T> for Choice {
     fn name(&self) -> &str {
         "choice"
     }
     fn score(&self, gold: &T, completion: &Completion) -> Result<Reward, BoxError> {
         Ok(self.judge(gold.as_ref(), &completion.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grpo_core::Reward;
+
+    use super::Choice;
+
+    #[test]
+    fn a_hedge_chooses_several_and_earns_nothing() {
+        let choice = Choice::new(["A", "B", "C", "D"]);
+        for text in ["<answer>A or B or C</answer>", "It is A or B or C", "The answer is (A), (B) or (C).", "A / B / C", "\\boxed{A, B, C}"]
+        {
+            for gold in ["A", "B", "C"] {
+                assert_eq!(choice.judge(gold, text), Reward::Outcome(0.0), "{gold}: {text}");
+            }
+            assert_eq!(choice.judge("A, B, C", text), Reward::Outcome(1.0), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_choice_is_found_in_prose() {
+        let choice = Choice::new(["A", "B", "C", "D"]);
+        for (text, expected) in [
+            ("The answer is A.", "A"),
+            ("I think A. Wait, B", "B"),
+            ("D. it can't be A or B", "D"),
+            ("The answer: D, it doesn't make sense for it to be A or B", "D"),
+            ("B不是 A", "B"),
+            ("\\n答案: C", "C"),
+            ("<answer>B</answer>", "B"),
+        ] {
+            assert_eq!(choice.chosen(text), Some(vec![expected]), "{text}");
+        }
+        assert_eq!(choice.chosen("No valid answer here"), None);
     }
 }

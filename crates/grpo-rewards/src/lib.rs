@@ -1,17 +1,5 @@
-//! Rule-based rewards for GRPO: answers, formats.
-//!
-//! Every rule is a [`RewardFn`](grpo_core::RewardFn) and a plain method on text, pure, bounded in time and memory by its input's length, and without panics.
-//!
-//! ```
-//! use grpo_core::Rewards;
-//! use grpo_rewards::answer::{Extract, NumericAnswer};
-//! use grpo_rewards::format::Format;
-//! // DeepSeek-R1's pair: the right answer, in the right form.
-//! let rewards = Rewards::<String>::new()
-//!     .with(1.0, NumericAnswer::new(Extract::tag("answer")))
-//!     .with(0.5, Format::think_answer());
-//! assert_eq!(rewards.names(), ["numeric_answer", "format"]);
-//! ```
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod answer;
 pub mod choice;
@@ -19,6 +7,8 @@ pub mod choice;
 pub mod code;
 pub mod compose;
 pub mod format;
+#[cfg(feature = "judge")]
+pub mod judge;
 pub mod math;
 pub mod preference;
 pub mod puzzle;

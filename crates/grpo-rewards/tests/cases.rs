@@ -1,4 +1,5 @@
 //! The cases of `testdata/reward-cases`, through the binary that checks them.
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)] // Helpers of tests, too, say what they expect.
 
 use std::process::Command;
 

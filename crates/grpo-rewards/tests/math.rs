@@ -1,8 +1,10 @@
 //! Properties of the check of mathematical answers.
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)] // Helpers of tests, too, say what they expect.
 
 mod common;
 
 use common::{Dice, Expression};
+use grpo_core::{Completion, FinishReason, LogProbKind, Reward, RewardFn, Sample};
 use grpo_rewards::math::{How, MathAnswer, Outcome, Search};
 use proptest::prelude::*;
 
@@ -138,6 +140,11 @@ fn what_differs_only_in_sign_order_or_ends_is_not_equal() {
         ("2x<4", "x>2"),
         ("3+4i", "3-4i"),
         ("\\sqrt{x^2}", "x"),
+        ("|x|/x", "1"),
+        ("|xy|", "xy"),
+        ("|abc|", "abc"),
+        ("\\lfloor |x|/1000 \\rfloor", "0"),
+        ("\\sqrt{a}\\sqrt{b}", "\\sqrt{ab}"),
         ("x=1", "x=-1"),
         ("\\{1,2\\}", "\\{1,2,3\\}"),
         ("12:00", "1:00"),
@@ -161,6 +168,47 @@ fn a_verdict_says_how_it_was_reached_and_what_was_read() {
     assert_eq!(how("1", "no box"), How::NoAnswer);
     assert_eq!(how("1", "\\boxed{+}"), How::Unreadable);
     assert_eq!(how("\\frac13", "\\boxed{0.33333333}"), How::Rounding);
+}
+
+#[test]
+fn a_group_is_judged_as_its_completions_are_one_by_one() {
+    let math = MathAnswer::new(Search::Boxed);
+    let texts = [
+        "\\boxed{\\sin(\\pi/6)}",
+        "\\boxed{y+z}",
+        "\\boxed{x+x+1/2-2x}",
+        "\\boxed{(a+b+c+d+e)^{40}}",
+        "\\boxed{\\frac{2}{4}}",
+        "none",
+        "\\boxed{0.5}",
+    ];
+    for gold in ["\\frac12", "x+\\frac12", "it depends"] {
+        let group: Vec<Completion> = texts.iter().map(|text| completion(text)).collect();
+        let one_by_one: Vec<Reward> = texts.iter().map(|text| math.judge(gold, text)).collect();
+        assert_eq!(math.score_group(gold, &group).unwrap(), one_by_one, "{gold}");
+    }
+}
+
+#[test]
+fn answers_and_rewards_stay_in_step_when_one_has_no_answer() {
+    let math = MathAnswer::new(Search::Boxed);
+    let texts = ["\\boxed{42}", "no answer", "\\boxed{137}"];
+    let verdicts = texts.map(|text| math.check("42", text));
+    assert_eq!(verdicts.each_ref().map(|v| v.answer.as_deref()), [Some("42"), None, Some("137")]);
+    assert_eq!(texts.map(|text| math.judge("42", text)), [1.0, 0.0, 0.0].map(Reward::Outcome));
+}
+
+fn completion(text: &str) -> Completion {
+    let sample = Sample {
+        tokens: vec![1],
+        log_probs: vec![0.0],
+        log_prob_kind: LogProbKind::Tempered,
+        temperature: 1.0,
+        finish: FinishReason::EndToken,
+        text: text.to_owned(),
+        policy_version: None,
+    };
+    Completion::from_sample(sample, 0).unwrap()
 }
 
 proptest! {

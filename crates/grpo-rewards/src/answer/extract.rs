@@ -56,7 +56,9 @@ impl Thoughts {
 
     /// What follows the thoughts; `None` where one never closes, or where one is required and there is none.
     pub fn cut<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let closed = if self.close.is_empty() { None } else { text.rfind(&*self.close) };
+        // Most texts have no tag at all.
+        let tagged = self.close.chars().next().is_some_and(|first| text.contains(first));
+        let closed = if tagged { text.rfind(&*self.close) } else { None };
         if closed.is_none() && self.presence == Presence::Required {
             return None;
         }
@@ -102,7 +104,11 @@ impl Extract {
         match self {
             Self::Whole => Some(text.trim()),
             Self::Boxed => boxes(text).pop().map(|found| &text[found.content]),
-            Self::Hash => text.rsplit_once("####").map(|(_, rest)| rest.lines().next().unwrap_or_default().trim()),
+            Self::Hash => text
+                .contains('#')
+                .then(|| text.rsplit_once("####"))
+                .flatten()
+                .map(|(_, rest)| rest.lines().next().unwrap_or_default().trim()),
             Self::Tag(name) => last_tag(text, name),
             Self::LastNumber => last_number(text),
         }
@@ -124,7 +130,13 @@ pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
     // Where each open brace's content starts, and where its `\boxed` does if it has one.
     let mut open: Vec<(usize, Option<usize>)> = Vec::new();
     let mut found: Vec<Boxed> = Vec::new();
-    let mut at = 0;
+    // What stands before the first box matters only if a brace opens there: see below.
+    if !text.contains('\\') {
+        return found;
+    }
+    let first = ["\\boxed", "\\fbox"].iter().filter_map(|command| text.find(command)).min();
+    let Some(first) = first else { return found };
+    let (mut at, mut opened_before) = (first, None);
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'\\' => {
@@ -145,8 +157,12 @@ pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
             b'}' => {
                 let closed = open.pop();
                 if closed.is_none() && found.last().is_some_and(|last| last.whole.end == at) {
-                    // A brace too many right after a box: its braces do not balance, so where it ends is anyone's guess.
-                    found.pop();
+                    let outer = opened_before.get_or_insert_with(|| unclosed(&bytes[..first]));
+                    if *outer == 0 {
+                        // A brace too many right after a box: its braces do not balance, so where it ends is anyone's guess.
+                        found.pop();
+                    }
+                    *outer = outer.saturating_sub(1);
                 } else if let Some((start, Some(outer))) = closed {
                     let whole = outer..at + 1;
                     let only = found.last().filter(|inner| inner.whole.start >= start);
@@ -163,6 +179,21 @@ pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
         at += 1;
     }
     found
+}
+
+/// How many braces a text opens and does not close.
+fn unclosed(bytes: &[u8]) -> usize {
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' if matches!(bytes.get(at + 1), Some(b'{' | b'}')) => at += 1,
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    depth
 }
 
 /// How long the opening `\boxed{` is, if the text begins with one.
@@ -199,6 +230,8 @@ mod tests {
             ("\\boxed{\\{1,2}", Some("\\{1,2")),
             ("\u{8}oxed{42}", None),
             ("\\boxed {5}", Some("5")),
+            ("\\text{so \\boxed{5}}", Some("5")),
+            ("\\boxed{5}}", None),
         ] {
             assert_eq!(Extract::Boxed.from(text), expected, "{text}");
         }

@@ -7,13 +7,11 @@ use std::process::Command;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, path_beneath_rules,
 };
-use nix::mount::{MsFlags, mount};
-use nix::sys::prctl;
-use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_remount};
+use rustix::process::{Gid, Resource, Rlimit, Signal, Uid, geteuid, set_parent_process_death_signal, setrlimit};
+use rustix::thread::{UnshareFlags, set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::launch::socket;
+use super::launch::{socket, unshare};
 use super::message::{Layer, Limits, Order};
 
 /// Never returns if all goes well: the program takes this process's place. What went wrong is said to the first stage.
@@ -32,15 +30,12 @@ fn step<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> std::io::R
 
 fn confined(order: &Order) -> std::io::Result<()> {
     let wants = |layer| order.layers.contains(&layer);
-    let root_outside = Uid::effective().is_root() && !in_user_namespace();
+    let root_outside = geteuid().is_root() && !in_user_namespace();
     if wants(Layer::ReadOnlyFiles) {
         read_only(&order.directory, order.limits.files)?;
         if wants(Layer::PidNamespace) {
             // Its own view of /proc; without it the program sees none.
-            step(
-                "mounting /proc",
-                mount(Some("proc"), "/proc", Some("proc"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, None::<&str>),
-            )?;
+            step("mounting /proc", mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None))?;
         }
     }
     step("entering the directory", std::env::set_current_dir(&order.directory))?;
@@ -56,15 +51,16 @@ fn confined(order: &Order) -> std::io::Result<()> {
         for (name, _) in &order.files {
             step("giving a file away", std::os::unix::fs::chown(name, Some(order.user), Some(order.user)))?;
         }
-        step("dropping groups", setgroups(&[]))?;
-        step("changing the group", setresgid(gid, gid, gid))?;
-        step("changing the user", setresuid(uid, uid, uid))?;
+        // Per thread, and this process has one.
+        step("dropping groups", set_thread_groups(&[]))?;
+        step("changing the group", set_thread_res_gid(gid, gid, gid))?;
+        step("changing the user", set_thread_res_uid(uid, uid, uid))?;
     } else if !root_outside && in_user_namespace() {
         drop_namespace_rights()?;
     }
     // After the change of user, which clears it: the program dies with the launcher.
-    step("tying the program to the launcher", prctl::set_pdeathsig(Signal::SIGKILL))?;
-    step("forbidding new rights", prctl::set_no_new_privs())?;
+    step("tying the program to the launcher", set_parent_process_death_signal(Some(Signal::KILL)))?;
+    step("forbidding new rights", set_no_new_privs(true))?;
     set_limits(&order.limits)?;
     if wants(Layer::Landlock) {
         restrict(&order.directory)?;
@@ -89,7 +85,7 @@ fn in_user_namespace() -> bool {
 
 /// Within a user namespace of the launcher's: a further one, in which the program is nobody and owns no mount.
 fn drop_namespace_rights() -> std::io::Result<()> {
-    step("a second user namespace", nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER))?;
+    step("a second user namespace", unshare(UnshareFlags::NEWUSER))?;
     step("setgroups", std::fs::write("/proc/self/setgroups", "deny"))?;
     step("mapping the user", std::fs::write("/proc/self/uid_map", "65534 0 1"))?;
     step("mapping the group", std::fs::write("/proc/self/gid_map", "65534 0 1"))
@@ -97,35 +93,31 @@ fn drop_namespace_rights() -> std::io::Result<()> {
 
 /// Makes every mount read-only, but for a new one in memory over the program's directory.
 fn read_only(directory: &str, size: u64) -> std::io::Result<()> {
-    let none = None::<&str>;
-    step("keeping mounts private", mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none))?;
+    step("keeping mounts private", mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC))?;
     let table = step("reading the mounts", std::fs::read_to_string("/proc/self/mountinfo"))?;
     for line in table.lines() {
         let mut fields = line.split(' ').skip(4);
         let (Some(target), Some(options)) = (fields.next(), fields.next()) else { continue };
         let target = unescaped(target);
         // Flags that a mount has must be kept: within a user namespace they are locked.
-        let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        let mut flags = MountFlags::BIND | MountFlags::RDONLY;
         for option in options.split(',') {
             flags |= match option {
-                "nosuid" => MsFlags::MS_NOSUID,
-                "nodev" => MsFlags::MS_NODEV,
-                "noexec" => MsFlags::MS_NOEXEC,
-                "noatime" => MsFlags::MS_NOATIME,
-                "nodiratime" => MsFlags::MS_NODIRATIME,
-                "relatime" => MsFlags::MS_RELATIME,
-                _ => MsFlags::empty(),
+                "nosuid" => MountFlags::NOSUID,
+                "nodev" => MountFlags::NODEV,
+                "noexec" => MountFlags::NOEXEC,
+                "noatime" => MountFlags::NOATIME,
+                "nodiratime" => MountFlags::NODIRATIME,
+                "relatime" => MountFlags::RELATIME,
+                _ => MountFlags::empty(),
             };
         }
-        if mount(none, target.as_str(), none, flags, none).is_err() && !is_hidden(&target) {
+        if mount_remount(target.as_str(), flags, "").is_err() && !is_hidden(&target) {
             return Err(std::io::Error::other(format!("making {target} read-only")));
         }
     }
-    let options = format!("size={size},nr_inodes=4096,mode=0700");
-    step(
-        "mounting the directory",
-        mount(Some("sandbox"), directory, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(options.as_str())),
-    )
+    let options = step("naming the size", std::ffi::CString::new(format!("size={size},nr_inodes=4096,mode=0700")))?;
+    step("mounting the directory", mount("sandbox", directory, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str()))
 }
 
 /// Whether a mount point cannot be reached, being under another mount.
@@ -139,13 +131,14 @@ fn unescaped(text: &str) -> String {
 }
 
 fn set_limits(limits: &Limits) -> std::io::Result<()> {
-    let set = |resource, soft: u64, hard: u64| step("setting a limit", setrlimit(resource, soft, hard));
-    set(Resource::RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)?;
-    set(Resource::RLIMIT_AS, limits.memory, limits.memory)?;
-    set(Resource::RLIMIT_FSIZE, limits.files, limits.files)?;
-    set(Resource::RLIMIT_NPROC, limits.processes, limits.processes)?;
-    set(Resource::RLIMIT_NOFILE, 256, 256)?;
-    set(Resource::RLIMIT_CORE, 0, 0)
+    let set =
+        |resource, soft: u64, hard: u64| step("setting a limit", setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) }));
+    set(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds + 1)?;
+    set(Resource::As, limits.memory, limits.memory)?;
+    set(Resource::Fsize, limits.files, limits.files)?;
+    set(Resource::Nproc, limits.processes, limits.processes)?;
+    set(Resource::Nofile, 256, 256)?;
+    set(Resource::Core, 0, 0)
 }
 
 /// Reading anywhere, writing only in the directory, no TCP.

@@ -4,14 +4,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::prctl;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid};
+use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, getpid, kill_process, set_child_subreaper, wait};
+use rustix::thread::UnshareFlags;
 
 use super::confine;
 use super::message::{Layer, Order, Report, STAGE_ONE, STAGE_TWO};
@@ -56,79 +54,106 @@ fn first_stage() -> std::io::Result<()> {
     let mut line = String::new();
     lines.read_line(&mut line)?;
     let order: Order = serde_json::from_str(&line)?;
-    let result = isolate(&order).and_then(|()| watch(&line, &socket));
+    let result = isolate(&order).and_then(|()| watch(&line, &order, &socket));
     if let Err(error) = &result {
         say(&socket, &Report::Failed(error.to_string()))?;
     }
     result
 }
 
-/// Namespaces. The next child is the first process of the new PID namespace.
+/// Namespaces, but for the one of processes.
 fn isolate(order: &Order) -> std::io::Result<()> {
     let wants = |layer| order.layers.contains(&layer);
-    let mut flags = CloneFlags::empty();
-    if wants(Layer::PidNamespace) {
-        flags |= CloneFlags::CLONE_NEWPID;
-    }
+    let mut flags = UnshareFlags::empty();
     if wants(Layer::NetworkNamespace) {
-        flags |= CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+        flags |= UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
     }
     if wants(Layer::ReadOnlyFiles) {
-        flags |= CloneFlags::CLONE_NEWNS;
+        flags |= UnshareFlags::NEWNS;
     }
     // Orphans come to this process rather than to the system's first one.
-    prctl::set_child_subreaper(true)?;
-    if flags.is_empty() {
+    set_child_subreaper(Some(getpid()))?;
+    if flags.is_empty() && !wants(Layer::PidNamespace) {
         return Ok(());
     }
-    if Uid::effective().is_root() {
-        return Ok(unshare(flags)?);
+    if geteuid().is_root() {
+        return if flags.is_empty() { Ok(()) } else { unshare(flags) };
     }
-    let (uid, gid) = (Uid::effective(), nix::unistd::Gid::effective());
-    unshare(flags | CloneFlags::CLONE_NEWUSER)?;
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(flags | UnshareFlags::NEWUSER)?;
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
 }
 
+/// Leaves namespaces for new ones.
+#[expect(
+    deprecated,
+    reason = "the replacement is unsafe for the sake of `FILES`, which splits the table of open files and is not asked for here"
+)]
+pub(super) fn unshare(flags: UnshareFlags) -> std::io::Result<()> {
+    Ok(rustix::thread::unshare(flags)?)
+}
+
 /// Starts the second stage and waits for it, or for word from the library, or for its end.
-fn watch(order: &str, library: &UnixStream) -> std::io::Result<()> {
+fn watch(line: &str, order: &Order, library: &UnixStream) -> std::io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
-    let mut child = Command::new(std::env::current_exe()?)
-        .arg0("sandbox")
-        .arg(STAGE_TWO)
-        .env_clear()
-        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-        .spawn()?;
-    (&ours).write_all(order.as_bytes())?;
+    let (send, events) = channel();
+    let gone = send.clone();
+    let (begin, begun) = channel();
+    let own_processes = order.layers.contains(&Layer::PidNamespace);
+    // A thread of its own: once its children belong to another PID namespace, it can start no further threads. The program dies with it.
+    std::thread::spawn(move || {
+        let _ = match start(theirs, own_processes) {
+            Ok(mut child) => {
+                let _ = begin.send(Ok(i32::try_from(child.id()).ok().and_then(Pid::from_raw)));
+                send.send(child.wait().ok())
+            }
+            Err(error) => begin.send(Err(error)).map_err(|_| std::sync::mpsc::SendError(None)),
+        };
+    });
+    let pid = begun.recv().unwrap_or_else(|_| Err(std::io::Error::other("the second stage did not start")))?;
+    (&ours).write_all(line.as_bytes())?;
     // The second stage's end of the socket closes when the program takes its place; what it says before is why that failed.
     let mut problem = String::new();
     BufReader::new(&ours).read_line(&mut problem)?;
     if !problem.is_empty() {
-        let _ = child.kill();
-        let _ = child.wait();
+        end(pid);
         return Err(std::io::Error::other(problem.trim().to_owned()));
     }
     say(library, &Report::Started)?;
-    let (send, events) = channel();
     let mut silence = library.try_clone()?;
-    let gone = send.clone();
     std::thread::spawn(move || {
         // Any word from the library means stop, and so does its end.
         let _ = silence.read(&mut [0]);
         let _ = gone.send(None);
     });
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-    std::thread::spawn(move || {
-        let _ = send.send(child.wait().ok());
-    });
     let status = events.recv().unwrap_or(None);
-    let _ = kill(pid, Signal::SIGKILL);
+    end(pid);
     end_descendants();
     if let Some(status) = status {
         say(library, &Report::Exited { code: status.code(), signal: status.signal() })?;
     }
     Ok(())
+}
+
+fn start(socket: UnixStream, own_processes: bool) -> std::io::Result<Child> {
+    if own_processes {
+        unshare(UnshareFlags::NEWPID)?;
+    }
+    Command::new(std::env::current_exe()?)
+        .arg0("sandbox")
+        .arg(STAGE_TWO)
+        .env_clear()
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(socket)))
+        .spawn()
+}
+
+fn end(pid: Option<Pid>) {
+    if let Some(pid) = pid {
+        // It may be gone already.
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// Kills whatever descends from this process until nothing does. With a PID namespace the kernel has done so already.
@@ -140,11 +165,9 @@ fn end_descendants() {
             return;
         }
         for pid in found {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            end(Pid::from_raw(pid));
         }
-        while nix::sys::wait::waitpid(Pid::from_raw(-1), Some(nix::sys::wait::WaitPidFlag::WNOHANG))
-            .is_ok_and(|s| s != nix::sys::wait::WaitStatus::StillAlive)
-        {}
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
 use super::message::{Layer, Limits, Order, Report, STAGE_ONE};
 
@@ -134,7 +133,7 @@ impl Sandbox {
 
     /// Whether a program that does nothing runs under the layers asked for so far.
     fn probe(&self) -> Result<(), String> {
-        if self.layers.contains(&Layer::UnprivilegedUser) && !nix::unistd::Uid::effective().is_root() {
+        if self.layers.contains(&Layer::UnprivilegedUser) && !geteuid().is_root() {
             return Err("only root can become another user".to_owned());
         }
         let program = ["/bin/true", "/usr/bin/true"].into_iter().find(|p| Path::new(p).exists()).ok_or("no `true` to try with")?;
@@ -177,7 +176,9 @@ impl Sandbox {
             .map_err(|e| SandboxError::Failed(format!("launcher {}: {e}", self.launcher.display())))?;
         let watched = self.watched(&mut child, &mut ours, &order);
         // Whatever happened, the whole process group ends, and the launcher's namespace with it.
-        let _ = killpg(Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX)), Signal::SIGKILL);
+        if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = child.wait();
         watched
     }

@@ -8,6 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 use grpo_core::{BoxError, Completion, Error, Reward, RewardFn};
 
+/// A task, a text, and their reward.
+type Entry<T> = (T, String, Reward);
+
 /// How often a cache was asked, and how often it knew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -38,7 +41,7 @@ pub struct Cached<T, R> {
     inner: R,
     capacity: usize,
     hasher: RandomState,
-    known: Mutex<HashMap<u64, Vec<(T, String, Reward)>>>,
+    known: Mutex<HashMap<u64, Vec<Entry<T>>>>,
     hits: AtomicU64,
     misses: AtomicU64,
 }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use grpo_core::{BoxError, Completion, Reward, RewardFn};
 
+use super::algebra::Algebra;
 use super::compare::{Comparison, Equal};
 use super::find::{announced, boxed, last_said, trimmed, unboxed};
-use super::poly::Algebra;
 use super::text::{is_void, spelling};
 use super::value::{Answer, answer};
 use super::{Compare, Lists, Names, Relations, Tolerance, parse};
@@ -135,44 +135,41 @@ impl MathAnswer {
 
     /// The reward of a text.
     pub fn judge(&self, gold: &str, text: &str) -> Reward {
-        match self.check(gold, text).outcome {
-            Outcome::Equal => Reward::Outcome(1.0),
-            Outcome::NotEqual => Reward::Outcome(0.0),
-            Outcome::GoldUnreadable => Reward::NotApplicable,
-        }
+        self.check(gold, text).outcome.into()
     }
 
     /// Checks a text against the gold answer, which may stand in a box or after `####` itself.
     pub fn check<'t>(&self, gold: &'t str, text: &'t str) -> Verdict<'t> {
         let gold = gold_piece(gold);
-        let spelt = spelling(&gold);
-        let verdict = |outcome, how, gold, answer| Verdict { outcome, how, gold, answer };
-        if spelt.text.eq_ignore_ascii_case("nan") {
+        let mut read = Gold::new(&gold);
+        let (outcome, how, answer) = self.checked(&gold, &mut read, text);
+        Verdict { outcome, how, gold, answer }
+    }
+
+    fn checked<'t>(&self, gold: &str, read: &mut Gold, text: &'t str) -> (Outcome, How, Option<Cow<'t, str>>) {
+        if read.spelt.text.eq_ignore_ascii_case("nan") {
             // Not a number: nothing equals it, itself included.
-            return verdict(Outcome::NotEqual, How::Unreadable, gold, None);
+            return (Outcome::NotEqual, How::Unreadable, None);
         }
-        if is_void(&spelt) {
-            return verdict(Outcome::GoldUnreadable, How::Unreadable, gold, None);
+        if is_void(&read.spelt) {
+            return (Outcome::GoldUnreadable, How::Unreadable, None);
         }
-        let mut read = Gold { spelt, algebra: Algebra::new(), answer: None };
-        let mut found = None;
-        let mut found_how = How::NoAnswer;
-        let mut candidates = self.candidates(text);
-        for candidate in candidates.by_ref() {
-            match self.compared(&gold, &mut read, &candidate) {
+        let (mut found, mut found_how) = (None, How::NoAnswer);
+        for candidate in self.candidates(text) {
+            match self.compared(gold, read, &candidate) {
                 Some((Outcome::NotEqual, How::Unreadable)) => {
                     // Something stands there that says nothing: the next place is tried.
                     found_how = How::Unreadable;
                     found.get_or_insert(candidate);
                 }
-                Some((outcome, how)) => return verdict(outcome, how, gold, Some(candidate)),
-                None => return verdict(Outcome::GoldUnreadable, How::Unreadable, gold, Some(candidate)),
+                Some((outcome, how)) => return (outcome, how, Some(candidate)),
+                None => return (Outcome::GoldUnreadable, How::Unreadable, Some(candidate)),
             }
         }
-        if found.is_none() && !read.is_readable(&gold, &self.compare) {
-            return verdict(Outcome::GoldUnreadable, How::Unreadable, gold, None);
+        if found.is_none() && !read.is_readable(gold, &self.compare) {
+            return (Outcome::GoldUnreadable, How::Unreadable, None);
         }
-        verdict(Outcome::NotEqual, found_how, gold, found)
+        (Outcome::NotEqual, found_how, found)
     }
 
     /// `None` where the gold answer cannot be read.
@@ -227,6 +224,16 @@ impl MathAnswer {
     }
 }
 
+impl From<Outcome> for Reward {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Equal => Self::Outcome(1.0),
+            Outcome::NotEqual => Self::Outcome(0.0),
+            Outcome::GoldUnreadable => Self::NotApplicable,
+        }
+    }
+}
+
 impl From<Equal> for How {
     fn from(equal: Equal) -> Self {
         match equal {
@@ -243,14 +250,21 @@ struct Gold {
     spelt: super::text::Spelling,
     algebra: Algebra,
     answer: Option<Answer>,
+    /// How many atoms the gold answer itself is made of.
+    atoms: usize,
 }
 
 impl Gold {
+    fn new(gold: &str) -> Self {
+        Self { spelt: spelling(gold), algebra: Algebra::new(), answer: None, atoms: 0 }
+    }
+
     /// Whether it can be compared: as mathematics, or as a word.
     fn is_readable(&mut self, gold: &str, compare: &Compare) -> bool {
         if self.answer.is_none() {
             let tree = parse::parse(gold).map(|tree| renamed(tree, compare.names));
             self.answer = tree.and_then(|tree| answer(&tree, &mut self.algebra));
+            self.atoms = self.algebra.atoms().len();
         }
         self.answer.is_some() || self.spelt.worded
     }
@@ -301,5 +315,17 @@ impl<T: AsRef<str> + ?Sized> RewardFn<T> for MathAnswer {
     }
     fn score(&self, gold: &T, completion: &Completion) -> Result<Reward, BoxError> {
         Ok(self.judge(gold.as_ref(), &completion.text))
+    }
+    /// The gold answer is read once for the group.
+    fn score_group(&self, gold: &T, group: &[Completion]) -> Result<Vec<Reward>, BoxError> {
+        let gold = gold_piece(gold.as_ref());
+        let mut read = Gold::new(&gold);
+        let judged = group.iter().map(|completion| {
+            let (outcome, ..) = self.checked(&gold, &mut read, &completion.text);
+            // Nothing of one answer is left when the next is judged.
+            read.algebra.reset(read.atoms);
+            outcome.into()
+        });
+        Ok(judged.collect())
     }
 }

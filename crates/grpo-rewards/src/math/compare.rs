@@ -4,8 +4,9 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, Zero as _};
 
+use super::algebra::Algebra;
 use super::numeric::{self, Zero};
-use super::poly::{Algebra, Atom, Scalar};
+use super::poly::{Atom, Scalar};
 use super::value::{Answer, Condition, ConditionKind, Holder, Quantity};
 use super::{Compare, Lists, Names, Relations, Tolerance};
 

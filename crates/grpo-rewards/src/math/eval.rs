@@ -2,7 +2,8 @@
 
 use num_rational::BigRational;
 
-use super::poly::{Algebra, Atom, Scalar, Stop};
+use super::algebra::Algebra;
+use super::poly::{Atom, Scalar, Stop};
 use super::tree::{Constant, Function, Id, Node, Tree};
 
 /// The name of the atom that stands for one degree of angle.
@@ -46,7 +47,7 @@ pub(crate) enum Choice {
 pub(crate) fn evaluate(tree: &Tree, algebra: &mut Algebra, choice: Choice) -> Values {
     let mut out = Values { values: Vec::with_capacity(tree.nodes.len()), both_signs: Vec::with_capacity(tree.nodes.len()) };
     for node in &tree.nodes {
-        let signs = children(node).iter().any(|id| out.has_both_signs(*id)) || matches!(node, Node::PlusMinus { .. });
+        let signs = children(node).any(|id| out.has_both_signs(id)) || matches!(node, Node::PlusMinus { .. });
         let value = one(node, &out, algebra, choice).unwrap_or_else(Value::Failed);
         out.values.push(value);
         out.both_signs.push(signs);
@@ -54,24 +55,24 @@ pub(crate) fn evaluate(tree: &Tree, algebra: &mut Algebra, choice: Choice) -> Va
     out
 }
 
-/// The operands of a node that has a value.
-fn children(node: &Node) -> Vec<Id> {
-    match node {
-        Node::Negative(a) | Node::Function(_, a) | Node::Apply(_, a) | Node::Big(_, a) | Node::Percent(a) | Node::Degrees(a) => vec![*a],
+/// The operands of a node that has a value: at most two.
+fn children(node: &Node) -> impl Iterator<Item = Id> + use<> {
+    let both = match node {
+        Node::Negative(a) | Node::Function(_, a) | Node::Apply(_, a) | Node::Big(_, a) | Node::Percent(a) | Node::Degrees(a) => {
+            [Some(*a), None]
+        }
         Node::Plus(a, b)
         | Node::Minus(a, b)
         | Node::Times(a, b)
         | Node::Divide(a, b)
         | Node::Power(a, b)
         | Node::Binomial(a, b)
-        | Node::Mod(a, b) => {
-            vec![*a, *b]
-        }
-        Node::Root(index, a) | Node::Log(index, a) => index.iter().copied().chain([*a]).collect(),
-        Node::PlusMinus { left, right, .. } => left.iter().copied().chain([*right]).collect(),
-        Node::Sequence { items, .. } => items.clone(),
-        _ => Vec::new(),
-    }
+        | Node::Mod(a, b) => [Some(*a), Some(*b)],
+        Node::Root(index, a) | Node::Log(index, a) => [*index, Some(*a)],
+        Node::PlusMinus { left, right, .. } => [*left, Some(*right)],
+        _ => [None, None],
+    };
+    both.into_iter().flatten()
 }
 
 fn one(node: &Node, values: &Values, algebra: &mut Algebra, choice: Choice) -> Result<Value, Stop> {
@@ -82,8 +83,8 @@ fn one(node: &Node, values: &Values, algebra: &mut Algebra, choice: Choice) -> R
         _ => Err(Stop::Undefined),
     };
     // What holds a list or a word has no value either, but that is no failure.
-    let no_value = |id: &Id| matches!(values.get(*id), V::None);
-    if !matches!(node, Node::Apply(..)) && children(node).iter().any(no_value) {
+    let no_value = |id: Id| matches!(values.get(id), V::None);
+    if !matches!(node, Node::Apply(..)) && children(node).any(no_value) {
         return Ok(V::None);
     }
     Ok(V::Scalar(match node {
@@ -170,7 +171,7 @@ fn one(node: &Node, values: &Values, algebra: &mut Algebra, choice: Choice) -> R
         Node::Matrix { rows, determinant } => {
             let rows: Result<Vec<Vec<Scalar>>, Stop> = rows
                 .iter()
-                .map(|row| row.iter().map(|id| if no_value(id) { Err(Stop::Undefined) } else { scalar(id).cloned() }).collect())
+                .map(|row| row.iter().map(|id| if no_value(*id) { Err(Stop::Undefined) } else { scalar(id).cloned() }).collect())
                 .collect();
             if !determinant {
                 return rows.map(V::Matrix);
@@ -206,10 +207,10 @@ fn in_radians(argument: &Scalar, algebra: &mut Algebra) -> Result<Scalar, Stop> 
 
 /// The number of degrees, if every term is in degrees.
 pub(crate) fn without_degrees(value: &Scalar, algebra: &mut Algebra) -> Option<Scalar> {
-    let degree = algebra.id(Atom::Symbol(DEGREE.to_owned()));
-    if value.is_zero() || value.has_denominator() {
+    if value.has_denominator() || value.num.iter().all(|(product, _)| product.is_empty()) {
         return None;
     }
+    let degree = algebra.id(Atom::Symbol(DEGREE.to_owned()));
     let one = super::poly::Exponent::from(1);
     let mut num = value.num.clone();
     for (product, _) in &mut num {

@@ -2,9 +2,9 @@
 
 use num_rational::BigRational;
 
+use super::algebra::Algebra;
 use super::eval::{Choice, Value, evaluate};
 use super::parse::parse;
-use super::poly::Algebra;
 use super::tree::{Id, Node};
 
 /// The integers of an expression of `+ − × ÷` and brackets, and its exact value; the inner `None`: it has no value (1/0). `None`: something else.

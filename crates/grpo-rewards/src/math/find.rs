@@ -47,11 +47,13 @@ fn joins(gap: &str) -> bool {
 /// What an announcement says: the text after the last `answer is` or `answer:` up to the end of its line or sentence.
 pub(crate) fn announced(text: &str) -> Option<&str> {
     const MARKS: [&str; 4] = ["answer is", "Answer is", "answer:", "Answer:"];
+    // Most texts have none.
+    text.contains("nswer").then_some(())?;
     let (at, mark) = MARKS.iter().filter_map(|mark| text.rfind(mark).map(|at| (at, mark))).max_by_key(|(at, mark)| at + mark.len())?;
     let rest = text.get(at + mark.len()..)?;
     let rest = rest.strip_prefix(" is").unwrap_or(rest);
     let line = rest.trim_start_matches([' ', ':', '*', '\n', '"']).lines().next()?;
-    let end = line.match_indices(". ").map(|(at, _)| at).find(|at| !line[..*at].ends_with(|c: char| c == '.')).unwrap_or(line.len());
+    let end = line.match_indices(". ").map(|(at, _)| at).find(|at| !line[..*at].ends_with('.')).unwrap_or(line.len());
     let said = trimmed(&line[..end]);
     (!said.is_empty()).then_some(said)
 }

@@ -29,7 +29,8 @@ const RANGE: u64 = 4;
 
 impl Precision {
     pub(crate) fn new(bits: u64) -> Self {
-        let fixed_bits = 2 * bits + GUARD;
+        // Magnitudes down to 2^-(bits / RANGE) keep all their bits.
+        let fixed_bits = bits + bits / 2 + GUARD;
         let one = BigInt::one() << fixed_bits;
         // Machin: π = 16 atan(1/5) − 4 atan(1/239); ln 2 = 18 artanh(1/26) − 2 artanh(1/4801) + 8 artanh(1/8749).
         let pi = inverse_series(&one, 5, true) * 16 - inverse_series(&one, 239, true) * 4;
@@ -158,7 +159,7 @@ impl Precision {
         // a = f · 2^k with f in [1/2, 1), and y ← y + 2 (f − e^y) / (f + e^y), which triples the digits each time.
         let k = a.magnitude();
         let f = Real { mantissa: a.mantissa.clone(), exponent: a.exponent - k };
-        let mut y = self.from_f64(f.to_f64().ln());
+        let mut y = self.near_f64(f.to_f64().ln());
         let mut digits = 48;
         loop {
             let power = self.exp(&y)?;
@@ -210,7 +211,7 @@ impl Precision {
         let scale = a.magnitude_or_low().max(b.magnitude_or_low());
         let scaled = |r: &Real| Real { mantissa: r.mantissa.clone(), exponent: r.exponent - scale };
         let (a, b) = (scaled(a), scaled(b));
-        let mut y = self.from_f64(b.to_f64().atan2(a.to_f64()));
+        let mut y = self.near_f64(b.to_f64().atan2(a.to_f64()));
         let mut digits = 48;
         loop {
             let (sin, cos) = self.sin_cos(&y)?;
@@ -224,7 +225,7 @@ impl Precision {
         }
     }
 
-    fn from_f64(&self, value: f64) -> Real {
+    fn near_f64(&self, value: f64) -> Real {
         // Up to π, so that 60 bits after the point fit.
         self.round(BigInt::from((value * 2_f64.powi(60)) as i64), -60)
     }

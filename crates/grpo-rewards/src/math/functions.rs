@@ -4,7 +4,8 @@ use num_bigint::{BigInt, Sign};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::poly::{Algebra, Atom, Exponent, Scalar, Stop};
+use super::algebra::Algebra;
+use super::poly::{Atom, Exponent, Scalar, Stop};
 use super::power::factored;
 use super::tree::Function;
 

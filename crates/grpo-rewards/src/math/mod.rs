@@ -4,6 +4,7 @@
 //! that leaves a difference made of functions and nested roots is it evaluated at several points, to hundreds of bits: see [`How::AtPoints`].
 //! Everything is bounded in length, depth, size and work.
 
+mod algebra;
 mod check;
 mod compare;
 mod complex;

@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
+use super::algebra::Algebra;
 use super::float::{Precision, Real};
-use super::poly::{Algebra, Atom, Exponent, Poly, Product, Scalar};
+use super::poly::{Atom, Exponent, Poly, Product, Scalar};
 use super::tree::Function;
 
 /// What the points say.
@@ -25,8 +26,8 @@ const BASE_BITS: u64 = 512;
 const MAX_BITS: u64 = 4096;
 /// How many of the kept bits a sum of zero may still show.
 const SLACK: u64 = 160;
-/// Points where symbols stand for numbers; the first two take positive ones only.
-const POINTS: u64 = 4;
+/// Points where symbols stand for numbers: two with positive ones only, one with negative ones only, four that tell symbols apart by sign.
+const POINTS: u64 = 7;
 
 /// A complex number.
 #[derive(Debug, Clone)]
@@ -62,7 +63,7 @@ pub(crate) fn is_zero(algebra: &Algebra, sum: &Poly) -> Zero {
     if bits > MAX_BITS {
         return Zero::Unknown;
     }
-    let at = At { p: precision(bits), atoms };
+    let at = At { p: precision(bits), atoms, free: free_atoms(atoms) };
     let (mut zeros, mut tried) = (0, 0);
     for point in 0..if free { POINTS } else { 1 } {
         tried += 1;
@@ -119,9 +120,33 @@ fn precision(bits: u64) -> Arc<Precision> {
 pub(super) struct At<'a> {
     pub(super) p: Arc<Precision>,
     atoms: &'a [Atom],
+    /// Which atoms hold a symbol.
+    free: Vec<bool>,
+}
+
+/// Which atoms hold a symbol, or something as good as one.
+fn free_atoms(atoms: &[Atom]) -> Vec<bool> {
+    let mut free: Vec<bool> = Vec::with_capacity(atoms.len());
+    for atom in atoms {
+        let holds = |part: &Scalar| {
+            part.num.iter().chain(&part.den).flat_map(|(product, _)| product).any(|(id, _)| free.get(*id as usize) == Some(&true))
+        };
+        let one = match atom {
+            Atom::Symbol(_) | Atom::Opaque(..) => true,
+            Atom::Base(a) | Atom::Function(_, a) => holds(a),
+            Atom::Power(a, b) => holds(a) || holds(b),
+            _ => false,
+        };
+        free.push(one);
+    }
+    free
 }
 
 impl At<'_> {
+    fn varies(&self, value: &Scalar) -> bool {
+        value.num.iter().chain(&value.den).flat_map(|(product, _)| product).any(|(id, _)| self.free.get(*id as usize) == Some(&true))
+    }
+
     fn sum_is_zero(&self, sum: &Poly, needed: &[bool], point: u64) -> Option<bool> {
         let mut values: Vec<Option<Complex>> = vec![None; self.atoms.len()];
         for id in 0..self.atoms.len() {
@@ -147,6 +172,8 @@ impl At<'_> {
             Atom::I => Complex { re: Real::zero(), im: self.p.integer(1) },
             Atom::Prime(prime) => self.integer(i64::try_from(*prime).ok()?),
             Atom::Symbol(_) | Atom::Opaque(..) | Atom::Function(Function::Factorial, _) => self.sample(id as u64, point),
+            // A step is flat nearly everywhere: points cannot tell it from a constant.
+            Atom::Function(Function::Floor | Function::Ceiling, a) if self.varies(a) => self.sample(id as u64, point),
             Atom::Base(a) => self.scalar(a, values)?,
             Atom::Power(a, b) => self.power(&self.scalar(a, values)?, &self.scalar(b, values)?)?,
             Atom::Function(function, a) => self.chopped(self.function(*function, &self.scalar(a, values)?)?, 0),
@@ -160,7 +187,12 @@ impl At<'_> {
         let mut mixed = (id + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (point + 1).wrapping_mul(0xD1B5_4A32_D192_ED03);
         mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed ^= mixed >> 32;
-        let negative = point >= 2 && (mixed & 1) == (point & 1);
+        let negative = match point {
+            0 | 1 => false,
+            2 => true,
+            // |xy| is not xy: two symbols differ in sign at one of these points, if their numbers differ in the last four bits.
+            _ => (id + 1) >> (point - 3) & 1 == 1,
+        };
         let numerator = 300_007 + i64::try_from(mixed % 2_000_003).unwrap_or(0);
         let value = BigRational::new(BigInt::from(if negative { -numerator } else { numerator }), BigInt::from(1_000_003));
         self.real(self.p.rational(&value))
@@ -209,7 +241,7 @@ pub(crate) fn rounded(algebra: &Algebra, value: &Scalar, decimals: u32) -> Optio
     if free || decimals > 64 {
         return None;
     }
-    let at = At { p: precision(BASE_BITS), atoms };
+    let at = At { p: precision(BASE_BITS), atoms, free: free_atoms(atoms) };
     let mut values: Vec<Option<Complex>> = vec![None; atoms.len()];
     for id in 0..atoms.len() {
         if needed[id] {

@@ -13,7 +13,7 @@ pub(crate) fn parse(text: &str) -> Option<Tree> {
     if text.len() > MAX_LENGTH {
         return None;
     }
-    let mut parser = Parser { lexer: Lexer::new(text), nodes: Vec::new(), stack: Vec::new(), operand_next: true };
+    let mut parser = Parser { lexer: Lexer::new(text), nodes: Vec::with_capacity(16), stack: Vec::with_capacity(16), operand_next: true };
     while let Some(token) = parser.lexer.next() {
         if parser.stack.len() > 3 * MAX_DEPTH {
             return None;
@@ -109,11 +109,7 @@ impl<'t> Parser<'t> {
 
     /// Hands an operand to whatever waits for it.
     pub(super) fn deliver(&mut self, mut id: Id) {
-        loop {
-            match self.stack.last() {
-                Some(Entry::Need(_)) => {}
-                _ => break,
-            }
+        while let Some(Entry::Need(_)) = self.stack.last() {
             let Some(Entry::Need(need)) = self.stack.pop() else { break };
             id = match need {
                 Need::Top { binomial } => {

@@ -1,7 +1,5 @@
 //! Sums of products with exact rational coefficients over atoms: symbols, constants, roots, functions of something.
 
-use std::collections::HashMap;
-
 use num_bigint::BigInt;
 use num_rational::{BigRational, Ratio};
 use num_traits::{One, Zero};
@@ -10,8 +8,6 @@ use super::tree::Function;
 
 /// An exponent within a product.
 pub(crate) type Exponent = Ratio<i64>;
-/// The largest numerator or denominator of an exponent.
-const MAX_EXPONENT: i64 = 1_000_000;
 
 /// Why a value cannot be worked out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +61,7 @@ impl Scalar {
         Self::rational(BigRational::from(BigInt::from(value)))
     }
 
-    fn poly(num: Poly) -> Self {
+    pub(super) fn poly(num: Poly) -> Self {
         Self { num, den: one() }
     }
 
@@ -86,6 +82,14 @@ impl Scalar {
         }
     }
 
+    /// Its value without a copy, if it is a plain rational other than 0.
+    pub(super) fn plain(&self) -> Option<&BigRational> {
+        match self.num.as_slice() {
+            [(product, value)] if product.is_empty() && !self.has_denominator() => Some(value),
+            _ => None,
+        }
+    }
+
     pub(crate) fn as_integer(&self) -> Option<BigInt> {
         self.as_rational().filter(BigRational::is_integer).map(|r| r.to_integer())
     }
@@ -99,327 +103,10 @@ impl Scalar {
     }
 }
 
-fn one() -> Poly {
+pub(super) fn one() -> Poly {
     vec![(Vec::new(), BigRational::one())]
 }
 
 fn constant(value: BigRational) -> Poly {
     if value.is_zero() { Vec::new() } else { vec![(Vec::new(), value)] }
-}
-
-/// The atoms of one comparison, and how much work it may still do.
-#[derive(Debug)]
-pub(crate) struct Algebra {
-    atoms: Vec<Atom>,
-    ids: HashMap<Atom, u32>,
-    left: u64,
-    nesting: u32,
-}
-
-/// The work that one comparison may do, in multiplications of machine words or so.
-const WORK: u64 = 60_000;
-/// How deep sums and products may call each other, through roots of sums.
-const MAX_NESTING: u32 = 48;
-/// The most bits that a number worked out exactly may have.
-pub(crate) const MAX_BITS: u64 = 1 << 16;
-
-impl Algebra {
-    pub(crate) fn new() -> Self {
-        Self { atoms: Vec::new(), ids: HashMap::new(), left: WORK, nesting: 0 }
-    }
-
-    pub(crate) fn spend(&mut self, work: u64) -> Result<(), Stop> {
-        self.left = self.left.checked_sub(work).ok_or(Stop::TooBig)?;
-        Ok(())
-    }
-
-    fn nested<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, Stop>) -> Result<R, Stop> {
-        if self.nesting >= MAX_NESTING {
-            return Err(Stop::TooBig);
-        }
-        self.nesting += 1;
-        let result = work(self);
-        self.nesting -= 1;
-        result
-    }
-
-    pub(crate) fn atoms(&self) -> &[Atom] {
-        &self.atoms
-    }
-
-    pub(crate) fn id(&mut self, atom: Atom) -> u32 {
-        if let Some(&id) = self.ids.get(&atom) {
-            return id;
-        }
-        let id = u32::try_from(self.atoms.len()).unwrap_or(u32::MAX);
-        self.atoms.push(atom.clone());
-        self.ids.insert(atom, id);
-        id
-    }
-
-    pub(crate) fn atom(&mut self, atom: Atom) -> Scalar {
-        let id = self.id(atom);
-        Scalar::poly(vec![(vec![(id, Exponent::one())], BigRational::one())])
-    }
-
-    pub(crate) fn symbol(&mut self, name: &str) -> Scalar {
-        self.atom(Atom::Symbol(name.to_owned()))
-    }
-
-    /// One atom to a power, brought into the form that `Atom` promises.
-    pub(crate) fn atom_power(&mut self, id: u32, exponent: Exponent) -> Result<Scalar, Stop> {
-        self.product(vec![(id, exponent)], BigRational::one())
-    }
-
-    pub(crate) fn add(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
-        if a.den == b.den {
-            let num = self.sum(&a.num, &b.num)?;
-            return self.over(Scalar::poly(num), a.den.clone());
-        }
-        self.nested(|algebra| {
-            let left = algebra.times_poly(&a.num, &b.den)?;
-            let right = algebra.times_poly(&b.num, &a.den)?;
-            let num = algebra.add(&left, &right)?;
-            let den = algebra.times_poly(&a.den, &b.den)?;
-            algebra.div(&num, &den)
-        })
-    }
-
-    pub(crate) fn neg(&self, a: &Scalar) -> Scalar {
-        Scalar { num: a.num.iter().map(|(p, c)| (p.clone(), -c)).collect(), den: a.den.clone() }
-    }
-
-    pub(crate) fn sub(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
-        let negative = self.neg(b);
-        self.add(a, &negative)
-    }
-
-    pub(crate) fn mul(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
-        let num = self.times_poly(&a.num, &b.num)?;
-        if !a.has_denominator() && !b.has_denominator() {
-            return Ok(num);
-        }
-        let den = self.times_poly(&a.den, &b.den)?;
-        self.nested(|algebra| algebra.div(&num, &den))
-    }
-
-    pub(crate) fn div(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
-        if b.is_zero() {
-            return Err(Stop::Undefined);
-        }
-        if let Some((product, coefficient)) = b.as_term() {
-            let inverse = self.product(product.iter().map(|(id, e)| (*id, -e)).collect(), coefficient.recip())?;
-            return self.nested(|algebra| algebra.mul(a, &inverse));
-        }
-        // (a/c) / (b/d) = (a·d) / (c·b)
-        let num = self.times_poly(&a.num, &b.den)?;
-        let den = self.times_poly(&a.den, &b.num)?;
-        let (num_den, den_den) = (num.den.clone(), den.den.clone());
-        let num = self.times_poly(&num.num, &den_den)?;
-        let den = self.times_poly(&den.num, &num_den)?;
-        if num.has_denominator() || den.has_denominator() {
-            return Err(Stop::TooBig);
-        }
-        self.over(num, den.num)
-    }
-
-    /// A sum without denominator over another.
-    fn over(&mut self, num: Scalar, mut den: Poly) -> Result<Scalar, Stop> {
-        if num.is_zero() {
-            return Ok(Scalar::zero());
-        }
-        if num.has_denominator() {
-            return Err(Stop::TooBig);
-        }
-        if den.len() == 1 {
-            let den = Scalar::poly(den);
-            return if den == Scalar::poly(one()) { Ok(num) } else { self.div(&num, &den) };
-        }
-        let Some((_, lead)) = den.first() else { return Err(Stop::Undefined) };
-        let mut num = num.num;
-        if !lead.is_one() {
-            let lead = lead.clone();
-            for (_, c) in den.iter_mut().chain(&mut num) {
-                *c /= &lead;
-            }
-        }
-        // What is a multiple of the denominator loses it.
-        if num.len() == den.len() {
-            let ratio = &num[0].1 / &den[0].1;
-            if num.iter().zip(&den).all(|(n, d)| n.0 == d.0 && n.1 == &d.1 * &ratio) {
-                return Ok(Scalar::rational(ratio));
-            }
-        }
-        Ok(Scalar { num, den })
-    }
-
-    fn sum(&mut self, a: &Poly, b: &Poly) -> Result<Poly, Stop> {
-        self.spend((a.len() + b.len()) as u64)?;
-        let mut out = Vec::with_capacity(a.len() + b.len());
-        let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
-        loop {
-            let order = match (left.peek(), right.peek()) {
-                (Some(l), Some(r)) => l.0.cmp(&r.0),
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
-                (None, None) => return Ok(out),
-            };
-            match order {
-                std::cmp::Ordering::Less => out.extend(left.next().cloned()),
-                std::cmp::Ordering::Greater => out.extend(right.next().cloned()),
-                std::cmp::Ordering::Equal => {
-                    if let (Some((product, l)), Some((_, r))) = (left.next(), right.next()) {
-                        let coefficient = l + r;
-                        if !coefficient.is_zero() {
-                            out.push((product.clone(), coefficient));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn times_poly(&mut self, a: &Poly, b: &Poly) -> Result<Scalar, Stop> {
-        let mut plain: Poly = Vec::with_capacity(a.len() * b.len().min(64));
-        let mut odd: Vec<Scalar> = Vec::new();
-        for (left, c) in a {
-            for (right, d) in b {
-                let words = (c.numer().bits() + c.denom().bits() + d.numer().bits() + d.denom().bits()) / 64;
-                self.spend(1 + words + words * words / 2)?;
-                let coefficient = c * d;
-                if left.is_empty() || right.is_empty() {
-                    plain.push((if left.is_empty() { right } else { left }.clone(), coefficient));
-                } else {
-                    let term = self.product(joined(left, right)?, coefficient)?;
-                    if term.has_denominator() || term.num.len() != 1 { odd.push(term) } else { plain.extend(term.num) }
-                }
-            }
-        }
-        plain.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut merged: Poly = Vec::with_capacity(plain.len());
-        for (product, coefficient) in plain {
-            match merged.last_mut() {
-                Some((last, sum)) if *last == product => *sum += coefficient,
-                _ => merged.push((product, coefficient)),
-            }
-        }
-        merged.retain(|(_, c)| !c.is_zero());
-        let mut total = Scalar::poly(merged);
-        for term in odd {
-            total = self.add(&total, &term)?;
-        }
-        Ok(total)
-    }
-
-    /// A product brought into its form: i² = -1, whole powers of primes go into the coefficient, whole powers of bases are multiplied out.
-    fn product(&mut self, exponents: Product, mut coefficient: BigRational) -> Result<Scalar, Stop> {
-        let mut kept: Product = Vec::with_capacity(exponents.len());
-        let mut factors: Vec<(Scalar, i64)> = Vec::new();
-        for (id, exponent) in exponents {
-            if exponent.is_zero() {
-                continue;
-            }
-            if exponent.numer().abs() > MAX_EXPONENT || *exponent.denom() > MAX_EXPONENT {
-                return Err(Stop::TooBig);
-            }
-            match self.atoms.get(id as usize) {
-                Some(Atom::I) if exponent.is_integer() => {
-                    let quarter = exponent.to_integer().rem_euclid(4);
-                    if quarter >= 2 {
-                        coefficient = -coefficient;
-                    }
-                    if quarter % 2 == 1 {
-                        kept.push((id, Exponent::one()));
-                    }
-                }
-                Some(Atom::Prime(prime)) => {
-                    let whole = exponent.floor().to_integer();
-                    let factor = integer_power(&BigInt::from(*prime), whole.unsigned_abs())?;
-                    coefficient = if whole >= 0 { coefficient * factor } else { coefficient / factor };
-                    keep(&mut kept, id, exponent - Exponent::from(whole));
-                }
-                Some(Atom::Base(base)) => {
-                    let whole = exponent.floor().to_integer();
-                    if whole != 0 {
-                        factors.push((base.clone(), whole));
-                    }
-                    keep(&mut kept, id, exponent - Exponent::from(whole));
-                }
-                _ => kept.push((id, exponent)),
-            }
-        }
-        let mut value = Scalar::poly(vec![(kept, coefficient)]);
-        self.nested(|algebra| {
-            for (base, power) in factors {
-                let factor = algebra.power_integer(&base, power)?;
-                value = algebra.mul(&value, &factor)?;
-            }
-            Ok(value)
-        })
-    }
-
-    /// A whole power by repeated squaring.
-    pub(crate) fn power_integer(&mut self, base: &Scalar, power: i64) -> Result<Scalar, Stop> {
-        if power < 0 {
-            let value = self.power_integer(base, -power)?;
-            return self.div(&Scalar::integer(1), &value);
-        }
-        if let Some((product, coefficient)) = base.as_term() {
-            if !product.is_empty() && power > MAX_EXPONENT {
-                return Err(Stop::TooBig);
-            }
-            let exponent = Exponent::from(power);
-            let raised = product.iter().map(|(id, e)| (*id, e * exponent)).collect();
-            let up = integer_power(coefficient.numer(), power.unsigned_abs())?;
-            let down = integer_power(coefficient.denom(), power.unsigned_abs())?;
-            return self.product(raised, BigRational::new(up, down));
-        }
-        let (mut result, mut square, mut rest) = (Scalar::integer(1), base.clone(), power);
-        while rest > 0 {
-            if rest % 2 == 1 {
-                result = self.mul(&result, &square)?;
-            }
-            rest /= 2;
-            if rest > 0 {
-                square = self.mul(&square, &square)?;
-            }
-        }
-        Ok(result)
-    }
-}
-
-fn keep(kept: &mut Product, id: u32, exponent: Exponent) {
-    if !exponent.is_zero() {
-        kept.push((id, exponent));
-    }
-}
-
-/// The product of two products: exponents add up.
-fn joined(a: &Product, b: &Product) -> Result<Product, Stop> {
-    let mut out = Vec::with_capacity(a.len() + b.len());
-    let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
-    loop {
-        match (left.peek(), right.peek()) {
-            (Some(l), Some(r)) if l.0 == r.0 => {
-                let exponent = num_traits::CheckedAdd::checked_add(&l.1, &r.1).ok_or(Stop::TooBig)?;
-                keep(&mut out, l.0, exponent);
-                left.next();
-                right.next();
-            }
-            (Some(l), Some(r)) if l.0 > r.0 => out.extend(right.next().copied()),
-            (Some(_), _) => out.extend(left.next().copied()),
-            (None, Some(_)) => out.extend(right.next().copied()),
-            (None, None) => return Ok(out),
-        }
-    }
-}
-
-/// base^power, unless it would have too many bits.
-pub(crate) fn integer_power(base: &BigInt, power: u64) -> Result<BigInt, Stop> {
-    if base.bits() > 1 && base.bits().saturating_mul(power) > MAX_BITS {
-        return Err(Stop::TooBig);
-    }
-    // 0, 1 and -1 stay small whatever the power.
-    let power = if base.bits() <= 1 { power.min(2 + power % 2) } else { power };
-    Ok(num_traits::pow(base.clone(), usize::try_from(power).map_err(|_| Stop::TooBig)?))
 }

@@ -4,7 +4,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use super::poly::{Algebra, Atom, Exponent, Scalar, Stop, integer_power};
+use super::algebra::{Algebra, integer_power};
+use super::poly::{Atom, Exponent, Scalar, Stop};
 use super::value::is_constant;
 
 /// Primes up to this one are looked for.

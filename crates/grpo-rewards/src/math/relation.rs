@@ -2,8 +2,9 @@
 
 use num_traits::Signed;
 
+use super::algebra::Algebra;
 use super::compare::same_scalar;
-use super::poly::{Algebra, Atom, Scalar};
+use super::poly::{Atom, Scalar};
 use super::tree::{Bracket, Function, Id, Node, Op};
 use super::value::{Answer, Condition, ConditionKind, Holder, Reader, is_constant, plain};
 

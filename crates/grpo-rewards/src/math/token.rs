@@ -37,50 +37,36 @@ pub(crate) struct Lexer<'t> {
     depth: usize,
 }
 
-/// Commands that show their argument as text.
-const TEXT_COMMANDS: [&str; 14] = [
-    "text",
-    "textbf",
-    "textit",
-    "textrm",
-    "textsf",
-    "texttt",
-    "textnormal",
-    "textup",
-    "mathrm",
-    "mathbf",
-    "mathsf",
-    "mbox",
-    "hbox",
-    "operatorname",
-];
-/// Commands without a meaning of their own.
-const SILENT: [&str; 24] = [
-    "left",
-    "right",
-    "big",
-    "Big",
-    "bigg",
-    "Bigg",
-    "bigl",
-    "bigr",
-    "Bigl",
-    "Bigr",
-    "biggl",
-    "biggr",
-    "middle",
-    "displaystyle",
-    "textstyle",
-    "limits",
-    "quad",
-    "qquad",
-    "thinspace",
-    "n",
-    "r",
-    "t",
-    "nonumber",
-    "hfill",
-];
+/// Whether a command shows its argument as text.
+fn shows_text(name: &str) -> bool {
+    matches!(
+        name,
+        "text"
+            | "textbf"
+            | "textit"
+            | "textrm"
+            | "textsf"
+            | "texttt"
+            | "textnormal"
+            | "textup"
+            | "mathrm"
+            | "mathbf"
+            | "mathsf"
+            | "mbox"
+            | "hbox"
+            | "operatorname"
+    )
+}
+
+/// How much of a command's name has no meaning of its own: all of it, none of it, or the `quad` that a letter was written next to.
+fn silent(name: &str) -> usize {
+    match name {
+        "left" | "right" | "big" | "Big" | "bigg" | "Bigg" | "bigl" | "bigr" | "Bigl" | "Bigr" | "biggl" | "biggr" | "middle"
+        | "displaystyle" | "textstyle" | "limits" | "qquad" | "thinspace" | "n" | "r" | "t" | "nonumber" | "hfill" => name.len(),
+        _ if name.starts_with("quad") => "quad".len(),
+        _ => 0,
+    }
+}
 
 impl<'t> Lexer<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
@@ -122,13 +108,13 @@ impl<'t> Lexer<'t> {
                     Some(' ' | ',' | '!' | ':' | ';' | '>' | '(' | ')' | '[' | ']' | '\n') => self.at += 2,
                     Some(c) if c.is_ascii_alphabetic() => {
                         let name = letters(&rest[1..]);
-                        let Some(silent) = SILENT.into_iter().find(|s| *s == name).or_else(|| name.starts_with("quad").then_some("quad"))
-                        else {
+                        let length = silent(name);
+                        if length == 0 {
                             return;
-                        };
-                        self.at += 1 + silent.len();
+                        }
+                        self.at += 1 + length;
                         // `\left.` and `\right.` draw nothing.
-                        if matches!(silent, "left" | "right") && self.rest().starts_with('.') {
+                        if matches!(name, "left" | "right") && self.rest().starts_with('.') {
                             self.at += 1;
                         }
                     }
@@ -241,7 +227,7 @@ impl<'t> Lexer<'t> {
                 self.depth = self.depth.saturating_sub(1);
                 Tok::End(environment)
             }),
-            _ if TEXT_COMMANDS.contains(&name) => self.raw_argument().map(Tok::Text),
+            _ if shows_text(name) => self.raw_argument().map(Tok::Text),
             "lbrace" => Some(Tok::SetOpen),
             "rbrace" => Some(Tok::SetClose),
             _ => Some(Tok::Command(name)),
@@ -301,10 +287,9 @@ impl<'t> Lexer<'t> {
     fn separator(&self) -> Option<usize> {
         let rest = self.rest();
         for mark in ["{,}", ",\\!", "\\,", "\\!"] {
-            if rest.starts_with(mark) {
+            if let Some(after) = rest.strip_prefix(mark) {
                 // `,\! 111`: the blank after the command shows nothing.
-                let blank =
-                    if mark.ends_with('!') { rest[mark.len()..].len() - rest[mark.len()..].trim_start_matches(' ').len() } else { 0 };
+                let blank = if mark.ends_with('!') { after.len() - after.trim_start_matches(' ').len() } else { 0 };
                 return Some(mark.len() + blank);
             }
         }

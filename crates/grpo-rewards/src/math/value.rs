@@ -2,8 +2,9 @@
 
 use num_bigint::BigInt;
 
+use super::algebra::Algebra;
 use super::eval::{Choice, Value, Values, evaluate, without_degrees};
-use super::poly::{Algebra, Atom, Scalar};
+use super::poly::{Atom, Scalar};
 use super::tree::{Bracket, Id, Node, Tree};
 use super::words::is_unit;
 

@@ -13,8 +13,8 @@ impl Dice {
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
-    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
+    pub fn pick<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
     }
 }
 
@@ -37,8 +37,8 @@ impl Expression {
         let inner = |dice: &mut Dice| Box::new(Self::random(dice, depth - 1));
         if depth == 0 || dice.below(5) == 0 {
             return match dice.below(4) {
-                0 => Self::Letter(*dice.pick(&['x', 'y', 'a', 'n'])),
-                1 => Self::Command(*dice.pick(&["\\pi", "\\alpha"])),
+                0 => Self::Letter(dice.pick(&['x', 'y', 'a', 'n'])),
+                1 => Self::Command(dice.pick(&["\\pi", "\\alpha"])),
                 2 => Self::Decimal(dice.next() % 20, dice.next() % 10),
                 _ => Self::Number(1 + dice.next() % 30),
             };
@@ -49,13 +49,13 @@ impl Expression {
             3 => Self::Fraction(inner(dice), inner(dice)),
             4 => Self::Power(inner(dice), 2 + dice.next() % 3),
             5 => Self::Root(inner(dice)),
-            _ => Self::Function(*dice.pick(&["sin", "cos", "ln"]), inner(dice)),
+            _ => Self::Function(dice.pick(&["sin", "cos", "ln"]), inner(dice)),
         }
     }
 
     /// The expression in LaTeX, spelt as the dice fall.
     pub fn spelt(&self, dice: &mut Dice) -> String {
-        let blank = |dice: &mut Dice| *dice.pick(&["", " ", "\\,", " \\; ", "  "]);
+        let blank = |dice: &mut Dice| dice.pick(&["", " ", "\\,", " \\; ", "  "]);
         let group = |text: String, dice: &mut Dice| match dice.below(3) {
             0 => format!("({text})"),
             1 => format!("\\left({text}\\right)"),
@@ -73,7 +73,7 @@ impl Expression {
             }
             Self::Product(a, b) => {
                 let (a, b) = (a.spelt(dice), b.spelt(dice));
-                let times = *dice.pick(&["\\cdot ", "\\times ", " * "]);
+                let times = dice.pick(&["\\cdot ", "\\times ", " * "]);
                 format!("{}{times}{}", group(a, dice), group(b, dice))
             }
             Self::Fraction(a, b) => {
@@ -173,5 +173,5 @@ pub fn latex_salad(dice: &mut Dice) -> String {
         "<think>",
         "</think>",
     ];
-    (0..1 + dice.below(24)).map(|_| *dice.pick(&PIECES)).collect()
+    (0..1 + dice.below(24)).map(|_| dice.pick(&PIECES)).collect()
 }
