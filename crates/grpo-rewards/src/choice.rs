@@ -122,14 +122,14 @@ impl Choice {
     /// The gold letters: in brackets, at the start of a line, or all that stand alone.
     fn gold<'a>(&'a self, gold: &str) -> Option<Vec<&'a str>> {
         let bracketed = self.standing(gold).find(|(at, letter)| gold[..*at].ends_with('(') && gold[at + letter.len()..].starts_with(')'));
-        let first_of_line = gold.lines().rev().find_map(|line| self.standing(line).next().filter(|(at, _)| *at == 0 && line.contains(' ')));
-        let mut letters: Vec<&str> = match bracketed.or(first_of_line) {
-            Some((_, letter)) => vec![letter],
-            None => self.standing(gold).map(|(_, letter)| letter).collect(),
-        };
-        letters.sort_unstable();
-        letters.dedup();
-        (!letters.is_empty()).then_some(letters)
+        if let Some((_, letter)) = bracketed {
+            return Some(vec![letter]);
+        }
+        let first_of_line = gold.lines().rev().find(|line| line.contains(' ') && self.standing(line).next().is_some_and(|(at, _)| at == 0));
+        match first_of_line {
+            Some(line) => self.with_neighbours(line, 0),
+            None => sorted(self.standing(gold).map(|(_, letter)| letter)),
+        }
     }
 
     /// The reward of a text.

@@ -95,7 +95,7 @@ impl Data {
         let reference = near(&new, ragged(-1.0, 1.0));
         let draws = ragged(0.0, 1.0);
         let mask: Ragged<bool> = draws.iter().map(|row| row.iter().map(|&u| u < 0.8).collect()).collect();
-        let chosen = draws.iter().map(|row| row.iter().map(|&u| u < 0.3 || u > 0.9).collect()).collect();
+        let chosen = draws.iter().map(|row| row.iter().map(|&u| !(0.3..=0.9).contains(&u)).collect()).collect();
         let advantages = lengths.iter().map(|&len| vec![dice.between(-2.0, 2.0); len]).collect();
         Self {
             groups: groups.to_vec(),

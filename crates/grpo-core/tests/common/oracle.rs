@@ -186,7 +186,7 @@ impl<'a> Step<'a> {
             }
             Objective::Vespo { positive, negative } => {
                 let shape = if a >= 0.0 { positive } else { negative };
-                let sum: f64 = self.tokens[i].iter().map(|&k| self.x(self.frozen, i, k).max(-20.0).min(20.0)).sum();
+                let sum: f64 = self.tokens[i].iter().map(|&k| self.x(self.frozen, i, k).clamp(-20.0, 20.0)).sum();
                 let w = sum.max(1e-8f64.ln()).min(20.0);
                 -(shape.lambda + shape.k * w - shape.lambda * w.exp()).exp() * a * lp
             }
@@ -228,7 +228,7 @@ impl<'a> Step<'a> {
                     .map(|&k| 0.5f64.powf((k - t) as f64 / half_life) * self.bounded(self.x(self.frozen, i, k)));
                 let mut f = future.sum::<f64>().exp().max(weight_low).min(weight_high);
                 if a < 0.0 && unsafe_(t) {
-                    f = f.max(0.8).min(1.0);
+                    f = f.clamp(0.8, 1.0);
                 }
                 self.ppo(rho, a, range) * f
             }
