@@ -118,7 +118,7 @@ MUTANTS = [
     ("merge: one share's tokens lost", L + "stats.rs", "self.tokens += other.tokens;", "self.tokens = self.tokens.max(other.tokens);", "invariance"),
     ("merge: entropies lost", L + "stats.rs", "mine.entropies.extend(theirs.entropies);", "drop(theirs.entropies);", "invariance"),
     ("row mean: at least one token dropped", L + "terms.rs", "mask.clone().sum_dim(1).clamp_min(1.0)", "mask.clone().sum_dim(1).clamp_min(2.0)", "objectives"),
-    ("mean weight: not 1 where all are 0", L + "stats.rs", ".filter(|mean| *mean > 0.0).or(Some(1.0))", "", "invariance"),
+    ("mean weight: not 1 where all are 0", L + "stats.rs", ".filter(|mean| *mean > 0.0).or(Some(1.0))", "", "terms"),
     # The step.
     ("accumulation: the last micro-batch", "grad.rs", "(Some(a), Some(b)) => a + b,", "(Some(_), Some(b)) => b,", "step"),
     ("accumulation: parameters that one lacks", "grad.rs", "(Some(one), None) | (None, Some(one)) => one,", "(Some(one), None) => one,\n                (None, Some(_)) => return,", "step"),

@@ -179,6 +179,7 @@ fn sampler_weights_are_taken_over_their_level_and_bounded() {
     is(factor(&w, weight(L::SequenceGeometric, O::Truncate, 0.0, 9.0, N::None)), (2.0 * 8f64.sqrt() + 0.25) / 3.0);
     is(factor(&w, weight(L::Token, O::Truncate, 0.0, 9.0, N::StepMean)), 1.0); // weights over their own mean
     is(factor(&[&[1.0], &[3.0]], weight(L::Token, O::Mask, 0.0, 2.0, N::StepMean)), 1.0); // 1 and 0, over ½
+    is(factor(&[&[3.0], &[3.0]], weight(L::Token, O::Mask, 0.0, 2.0, N::StepMean)), 0.0); // all out: nothing to divide by, and no NaN
 }
 
 /// Trap 69: raw and bounded.

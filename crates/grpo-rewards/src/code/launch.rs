@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, getpid, kill_process, set_child_subreaper, wait};
 use rustix::thread::UnshareFlags;
@@ -47,6 +47,9 @@ pub(super) fn say(mut socket: &UnixStream, report: &Report) -> std::io::Result<(
     line.push(b'\n');
     socket.write_all(&line)
 }
+
+/// How long the ends of all processes are waited for.
+const ENDING: Duration = Duration::from_secs(8);
 
 fn first_stage() -> std::io::Result<()> {
     let socket = socket()?;
@@ -159,7 +162,9 @@ fn end(pid: Option<Pid>) {
 /// Kills whatever descends from this process until nothing does. With a PID namespace the kernel has done so already.
 fn end_descendants() {
     let me = std::process::id();
-    for _ in 0..200 {
+    // The kernel takes its time with many processes on a busy machine.
+    let deadline = Instant::now() + ENDING;
+    while Instant::now() < deadline {
         let found = descendants(me);
         if found.is_empty() {
             return;

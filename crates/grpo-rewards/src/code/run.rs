@@ -95,8 +95,10 @@ pub struct Sandbox {
     layers: Vec<Layer>,
 }
 
-/// Time that starting and ending may take beside the program's own.
+/// Time that starting may take beside the program's own.
 const GRACE: Duration = Duration::from_secs(5);
+/// Time that ending may take; the launcher needs less.
+const ENDING: Duration = Duration::from_secs(10);
 
 impl Sandbox {
     /// Asks which layers are there, each by starting a program under it, and refuses if one is missing that `accepted` does not name.
@@ -224,7 +226,7 @@ impl Sandbox {
         if matches!(ended, Ended::WallClock | Ended::Output) {
             // The launcher ends what it started, and then itself.
             let _ = socket.write_all(b"x");
-            let deadline = Instant::now() + GRACE;
+            let deadline = Instant::now() + ENDING;
             while child.try_wait()?.is_none() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(2));
             }
