@@ -8,6 +8,12 @@ use std::time::{Duration, Instant};
 use grpo_core::Reward;
 use grpo_rewards::code::{Check, CodeReward, CodeTask, Credit, Ended, Language, Launcher, Layer, Limits, Run, Sandbox, SandboxError};
 
+/// One test at a time: each looks for what its sandbox left running, and would find a neighbour's.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 fn launcher() -> Launcher {
     Launcher::Path(PathBuf::from(env!("CARGO_BIN_EXE_grpo-sandbox")))
 }
@@ -60,6 +66,7 @@ fn running() -> Vec<String> {
 
 #[test]
 fn right_code_earns_its_share_and_wrong_code_none() {
+    let _alone = alone();
     let task = CodeTask { checks: vec![output("2 3", "5"), output("10 -4", "6"), Check::Script("assert add(1, 1) == 2".to_owned())] };
     let good = "<think>sum</think>\n```python\ndef add(a, b):\n    return a + b\ntry:\n    print(add(*map(int, input().split())))\nexcept EOFError:\n    pass\n```";
     let reward = reward();
@@ -73,12 +80,14 @@ fn right_code_earns_its_share_and_wrong_code_none() {
 
 #[test]
 fn an_early_exit_passes_no_assertion() {
+    let _alone = alone();
     let (passed, run) = reward().check("import sys\nsys.exit(0)", &Check::Script("assert False".to_owned())).unwrap();
     assert!(!passed && run.ended == Ended::Exit(0));
 }
 
 #[test]
 fn an_infinite_loop_ends_at_its_cpu_time() {
+    let _alone = alone();
     // Time enough on the wall that the limit on CPU time is met first, on a machine that is busy, too.
     let limits = Limits { wall: Duration::from_secs(60), cpu_seconds: 1, ..limits() };
     let sandbox = Sandbox::new(launcher(), limits, &Layer::ALL).unwrap();
@@ -88,6 +97,7 @@ fn an_infinite_loop_ends_at_its_cpu_time() {
 
 #[test]
 fn a_sleeper_ends_at_the_wall_clock() {
+    let _alone = alone();
     let run = bad("import time\ntime.sleep(1000)");
     assert_eq!(run.ended, Ended::WallClock);
     assert!(run.time < Duration::from_secs(6));
@@ -95,17 +105,20 @@ fn a_sleeper_ends_at_the_wall_clock() {
 
 #[test]
 fn a_fork_bomb_is_contained() {
+    let _alone = alone();
     bad("import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass");
 }
 
 #[test]
 fn ten_gigabytes_of_memory_are_refused() {
+    let _alone = alone();
     let run = bad("x = bytearray(10 * 2**30)\nprint('ok')");
     assert!(run.errors.contains("MemoryError"), "{run:?}");
 }
 
 #[test]
 fn a_gigabyte_of_output_is_cut_off() {
+    let _alone = alone();
     let run = bad("import sys\nfor _ in range(1024):\n    sys.stdout.write('x' * 2**20)");
     assert_eq!(run.ended, Ended::Output);
     assert_eq!(run.output.len(), 1 << 20);
@@ -113,6 +126,7 @@ fn a_gigabyte_of_output_is_cut_off() {
 
 #[test]
 fn files_outside_cannot_be_written() {
+    let _alone = alone();
     let targets = ["/tmp/escaped", "/etc/escaped", "/var/tmp/escaped", "/dev/shm/escaped", "/root/escaped", "../escaped"];
     for target in targets {
         let run = bad(&format!("open({target:?}, 'w').write('x')\nprint('ok')"));
@@ -123,6 +137,7 @@ fn files_outside_cannot_be_written() {
 
 #[test]
 fn files_inside_can_be_written_up_to_their_limit_and_vanish() {
+    let _alone = alone();
     let (passed, run) = reward()
         .check("import os\nopen('a', 'w').write('ok')\nprint(open('a').read())\nprint(os.getcwd(), flush=True)", &output("", "ok"))
         .unwrap();
@@ -135,6 +150,7 @@ fn files_inside_can_be_written_up_to_their_limit_and_vanish() {
 
 #[test]
 fn there_is_no_network() {
+    let _alone = alone();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     let run = bad(&format!("import socket\nsocket.create_connection(('127.0.0.1', {}), 1)\nprint('ok')", address.port()));
@@ -143,6 +159,7 @@ fn there_is_no_network() {
 
 #[test]
 fn orphans_die_with_the_program() {
+    let _alone = alone();
     // A grandchild in a session of its own, whose parent ends at once.
     let code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(1000)\n    os._exit(0)\nos.wait()\nprint('done')";
     assert_eq!(bad(code).ended, Ended::Exit(0));
@@ -150,6 +167,7 @@ fn orphans_die_with_the_program() {
 
 #[test]
 fn other_processes_and_variables_are_not_seen() {
+    let _alone = alone();
     let code = "import os\npids = [p for p in os.listdir('/proc') if p.isdigit()]\nprint(len(pids), sorted(os.environ), os.getuid() != 0)";
     let (_, run) = reward().check(code, &output("", "")).unwrap();
     assert_eq!(run.output.trim(), "1 ['HOME', 'LANG', 'PATH', 'TMPDIR'] True", "{run:?}");
@@ -157,6 +175,7 @@ fn other_processes_and_variables_are_not_seen() {
 
 #[test]
 fn a_program_cannot_pass_for_a_broken_sandbox() {
+    let _alone = alone();
     // Killing its parent, its group and whatever it can name leaves it with a verdict, not with an error.
     let run = bad(
         "import os, signal\nfor p in (os.getppid(), 0, -1):\n    try:\n        os.kill(p, signal.SIGKILL)\n    except Exception:\n        pass\nprint('still here')",
@@ -166,6 +185,7 @@ fn a_program_cannot_pass_for_a_broken_sandbox() {
 
 #[test]
 fn a_missing_layer_is_an_error_unless_accepted_by_name() {
+    let _alone = alone();
     let all = Sandbox::new(launcher(), limits(), &Layer::ALL).unwrap();
     let missing: Vec<Layer> = Layer::ALL.into_iter().filter(|l| !all.layers().contains(l)).collect();
     match Sandbox::new(launcher(), limits(), &[]) {
