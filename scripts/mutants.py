@@ -90,6 +90,7 @@ MUTANTS = [
     ("sequence-token: value detached only", L + "ratio.rs", "let mean = (x.clone().inner().sum_dim(1)", "let mean = (x.clone().sum_dim(1)", "gradients"),
     ("CISPO: weight tracked", O + "weighted.rs", "let ratio = terms.level.ratio.clone().inner();\n    let cut = ratio.clone().greater_elem(cap.0)",
      "let ratio = terms.level.ratio.clone();\n    let cut = ratio.clone().inner().greater_elem(cap.0)", "gradients"),
+    ("sequence-token: rounded by its path", L + "ratio.rs", "mean + (x.clone() - x.inner())", "mean + x.clone() - x.inner()", "objectives"),
     ("straight-through: value tracked", L + "kl.rs", "value.inner() + (path.clone() - path.inner())", "value + (path.clone() - path.inner())", "terms"),
     ("straight-through: rounded by its path", L + "kl.rs", "value.inner() + (path.clone() - path.inner())", "value.inner() + path.clone() - path.inner()", "terms"),
     ("KL: weighted by a constant ratio", L + "kl.rs", "KlGradient::RatioWeighted => value * ratio.clone(),", "KlGradient::RatioWeighted => value * ratio.clone().inner(),", "terms"),

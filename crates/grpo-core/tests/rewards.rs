@@ -121,7 +121,8 @@ fn a_weight_of_zero_makes_a_metric_and_nothing_else() {
 
 #[test]
 fn what_does_not_apply_stays_out_of_sums_and_means() {
-    let even = || from_fn("even", |_: &f64, c: &Completion| Ok(if c.tokens[0].is_multiple_of(2) { 10.0.into() } else { Reward::NotApplicable }));
+    let even =
+        || from_fn("even", |_: &f64, c: &Completion| Ok(if c.tokens[0].is_multiple_of(2) { 10.0.into() } else { Reward::NotApplicable }));
     let table = Rewards::new().with(1.0, even()).score(&groups()).unwrap();
     assert_eq!(table.totals(), [None, Some(10.0), None, Some(10.0), None]);
     assert_eq!(table.failures, 0);

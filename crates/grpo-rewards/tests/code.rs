@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", feature = "code"))]
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use grpo_core::Reward;
@@ -22,11 +23,30 @@ fn limits() -> Limits {
     Limits { wall: Duration::from_secs(4), cpu_seconds: 2, memory: 512 << 20, output: 1 << 20, files: 8 << 20, processes: 32 }
 }
 
+/// Tests that look for what is left running must not see each other's programs.
+struct Alone {
+    reward: CodeReward,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Alone {
+    type Target = CodeReward;
+    fn deref(&self) -> &CodeReward {
+        &self.reward
+    }
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Everything that this machine lends.
-fn reward() -> CodeReward {
+fn reward() -> Alone {
+    let _turn = turn();
     let sandbox = Sandbox::new(launcher(), limits(), &Layer::ALL).expect("a sandbox");
     println!("layers here: {}", sandbox.layers().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
-    CodeReward::new(sandbox, Language::python().expect("python3 for the tests"))
+    Alone { reward: CodeReward::new(sandbox, Language::python().expect("python3 for the tests")), _turn }
 }
 
 fn output(input: &str, expected: &str) -> Check {
@@ -36,8 +56,9 @@ fn output(input: &str, expected: &str) -> Check {
 /// Runs code that must not pass, and checks that it ended in time and that no process of it is left.
 fn bad(code: &str) -> Run {
     let mark = format!("marker_{}", std::process::id());
+    let reward = reward();
     let start = Instant::now();
-    let (passed, run) = reward().check(&format!("{mark} = 1\n{code}"), &output("", "ok")).expect("the sandbox works");
+    let (passed, run) = reward.check(&format!("{mark} = 1\n{code}"), &output("", "ok")).expect("the sandbox works");
     assert!(!passed, "{run:?}");
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     let left = running();
@@ -58,7 +79,7 @@ fn running() -> Vec<String> {
                 })
         });
         if of_sandbox && !status.contains("State:\tZ") {
-            found.push(status.lines().next().unwrap_or_default().to_owned());
+            found.push(status.lines().take(7).collect::<Vec<_>>().join(" "));
         }
     }
     found
@@ -73,7 +94,7 @@ fn right_code_earns_its_share_and_wrong_code_none() {
     assert_eq!(reward.judge(&task, good).unwrap(), Reward::Outcome(1.0));
     let half = good.replace("a + b", "a + abs(b)");
     assert_eq!(reward.judge(&task, &half).unwrap(), Reward::Outcome(0.0));
-    assert_eq!(reward.clone().credit(Credit::Share).judge(&task, &half).unwrap(), Reward::Outcome(2.0 / 3.0));
+    assert_eq!(reward.reward.clone().credit(Credit::Share).judge(&task, &half).unwrap(), Reward::Outcome(2.0 / 3.0));
     assert_eq!(reward.judge(&task, "no code").unwrap(), Reward::Outcome(0.0));
     assert_eq!(reward.judge(&CodeTask::default(), good).unwrap(), Reward::NotApplicable);
 }
@@ -89,6 +110,7 @@ fn an_early_exit_passes_no_assertion() {
 fn an_infinite_loop_ends_at_its_cpu_time() {
     let _alone = alone();
     // Time enough on the wall that the limit on CPU time is met first, on a machine that is busy, too.
+    let _turn = turn();
     let limits = Limits { wall: Duration::from_secs(60), cpu_seconds: 1, ..limits() };
     let sandbox = Sandbox::new(launcher(), limits, &Layer::ALL).unwrap();
     let (passed, run) = CodeReward::new(sandbox, Language::python().unwrap()).check("while True: pass", &output("", "ok")).unwrap();
@@ -185,6 +207,7 @@ fn a_program_cannot_pass_for_a_broken_sandbox() {
 
 #[test]
 fn a_missing_layer_is_an_error_unless_accepted_by_name() {
+    let _turn = turn();
     let _alone = alone();
     let all = Sandbox::new(launcher(), limits(), &Layer::ALL).unwrap();
     let missing: Vec<Layer> = Layer::ALL.into_iter().filter(|l| !all.layers().contains(l)).collect();

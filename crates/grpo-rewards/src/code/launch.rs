@@ -133,6 +133,10 @@ fn watch(line: &str, order: &Order, library: &UnixStream) -> std::io::Result<()>
     });
     let status = events.recv().unwrap_or(None);
     end(pid);
+    if status.is_none() {
+        // The first process of a PID namespace is gone only when all others are.
+        let _ = events.recv_timeout(ENDING);
+    }
     end_descendants();
     if let Some(status) = status {
         say(library, &Report::Exited { code: status.code(), signal: status.signal() })?;
@@ -159,7 +163,8 @@ fn end(pid: Option<Pid>) {
     }
 }
 
-/// Kills whatever descends from this process until nothing does. With a PID namespace the kernel has done so already.
+/// Kills whatever descends from this process until nothing does. With a PID namespace the kernel has done so already, and /proc, if it is
+/// the program's own by now, shows none.
 fn end_descendants() {
     let me = std::process::id();
     // The kernel takes its time with many processes on a busy machine.
