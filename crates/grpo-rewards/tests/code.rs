@@ -3,7 +3,6 @@
 #![cfg(all(target_os = "linux", feature = "code"))]
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use grpo_core::Reward;
@@ -23,30 +22,11 @@ fn limits() -> Limits {
     Limits { wall: Duration::from_secs(4), cpu_seconds: 2, memory: 512 << 20, output: 1 << 20, files: 8 << 20, processes: 32 }
 }
 
-/// Tests that look for what is left running must not see each other's programs.
-struct Alone {
-    reward: CodeReward,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl std::ops::Deref for Alone {
-    type Target = CodeReward;
-    fn deref(&self) -> &CodeReward {
-        &self.reward
-    }
-}
-
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Everything that this machine lends.
-fn reward() -> Alone {
-    let _turn = turn();
+fn reward() -> CodeReward {
     let sandbox = Sandbox::new(launcher(), limits(), &Layer::ALL).expect("a sandbox");
     println!("layers here: {}", sandbox.layers().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
-    Alone { reward: CodeReward::new(sandbox, Language::python().expect("python3 for the tests")), _turn }
+    CodeReward::new(sandbox, Language::python().expect("python3 for the tests"))
 }
 
 fn output(input: &str, expected: &str) -> Check {
@@ -94,7 +74,7 @@ fn right_code_earns_its_share_and_wrong_code_none() {
     assert_eq!(reward.judge(&task, good).unwrap(), Reward::Outcome(1.0));
     let half = good.replace("a + b", "a + abs(b)");
     assert_eq!(reward.judge(&task, &half).unwrap(), Reward::Outcome(0.0));
-    assert_eq!(reward.reward.clone().credit(Credit::Share).judge(&task, &half).unwrap(), Reward::Outcome(2.0 / 3.0));
+    assert_eq!(reward.clone().credit(Credit::Share).judge(&task, &half).unwrap(), Reward::Outcome(2.0 / 3.0));
     assert_eq!(reward.judge(&task, "no code").unwrap(), Reward::Outcome(0.0));
     assert_eq!(reward.judge(&CodeTask::default(), good).unwrap(), Reward::NotApplicable);
 }
@@ -110,7 +90,6 @@ fn an_early_exit_passes_no_assertion() {
 fn an_infinite_loop_ends_at_its_cpu_time() {
     let _alone = alone();
     // Time enough on the wall that the limit on CPU time is met first, on a machine that is busy, too.
-    let _turn = turn();
     let limits = Limits { wall: Duration::from_secs(60), cpu_seconds: 1, ..limits() };
     let sandbox = Sandbox::new(launcher(), limits, &Layer::ALL).unwrap();
     let (passed, run) = CodeReward::new(sandbox, Language::python().unwrap()).check("while True: pass", &output("", "ok")).unwrap();
@@ -188,6 +167,22 @@ fn orphans_die_with_the_program() {
 }
 
 #[test]
+fn orphans_die_without_a_namespace_of_processes_too() {
+    let _alone = alone();
+    let mut sandbox = Sandbox::new(launcher(), limits(), &Layer::ALL).unwrap();
+    for layer in [Layer::PidNamespace, Layer::ReadOnlyFiles] {
+        sandbox = sandbox.without(layer);
+    }
+    let reward = CodeReward::new(sandbox, Language::python().unwrap());
+    let detached = "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        os.setsid()\n        if os.fork() == 0:\n            time.sleep(1000)\n        os._exit(0)\n";
+    for (end, expected) in [("print('done')", Ended::Exit(0)), ("time.sleep(1000)", Ended::WallClock)] {
+        let (_, run) = reward.check(&format!("{detached}{end}"), &output("", "ok")).unwrap();
+        let left = running();
+        assert!(run.ended == expected && left.is_empty(), "{run:?}, left running: {left:?}");
+    }
+}
+
+#[test]
 fn other_processes_and_variables_are_not_seen() {
     let _alone = alone();
     let code = "import os\npids = [p for p in os.listdir('/proc') if p.isdigit()]\nprint(len(pids), sorted(os.environ), os.getuid() != 0)";
@@ -207,7 +202,6 @@ fn a_program_cannot_pass_for_a_broken_sandbox() {
 
 #[test]
 fn a_missing_layer_is_an_error_unless_accepted_by_name() {
-    let _turn = turn();
     let _alone = alone();
     let all = Sandbox::new(launcher(), limits(), &Layer::ALL).unwrap();
     let missing: Vec<Layer> = Layer::ALL.into_iter().filter(|l| !all.layers().contains(l)).collect();
