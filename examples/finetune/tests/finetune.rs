@@ -185,8 +185,8 @@ fn resident_memory_is_flat_over_the_last_half() {
     let memory: Vec<f64> = scene.lines("metrics.jsonl").iter().map(|line| line["rss_mb"].as_f64().unwrap()).collect();
     let highest = |steps: &[f64]| steps.iter().copied().fold(0.0, f64::max);
     let (third, last) = (highest(&memory[40..60]), highest(&memory[60..]));
-    // One step's graph here is about 10 MB: kept, it would be 200 MB more.
-    assert!(last < third + 2.0, "from {third} MB to {last} MB");
+    // One step's graph here is about 10 MB: kept, it would be 200 MB more. The allocator's own pages come and go by a few.
+    assert!(last < third + 20.0, "from {third} MB to {last} MB");
 }
 
 #[test]
