@@ -3,8 +3,10 @@
 use burn::Tensor;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
+use burn::tensor::DType;
 
 use crate::error::Result;
+use crate::loss::precision;
 use crate::read::to_host;
 
 /// Adds `more` to `sum`, parameter by parameter.
@@ -50,7 +52,9 @@ pub fn clip_global_norm<M: Module>(module: &M, gradients: &mut GradientsParams, 
     if sums.is_empty() {
         return Ok(GlobalNorm { value: Some(0.0), non_finite: None });
     }
-    let sums = to_host(Tensor::cat(sums, 0), "gradient norms")?; // [largest, Σ (g / largest)²] a parameter
+    // Parameters may be of several float types: the norm is taken in the widest.
+    let widest = if sums.iter().any(|sum| sum.dtype() == DType::F64) { DType::F64 } else { DType::F32 };
+    let sums = to_host(Tensor::cat(sums.into_iter().map(|sum| sum.cast(widest)).collect(), 0), "gradient norms")?; // [largest, Σ (g / largest)²] a parameter
     let mut total = 0.0f64;
     for (name, pair) in names.into_iter().zip(sums.chunks(2)) {
         if !pair[0].is_finite() || !pair[1].is_finite() {
@@ -82,6 +86,8 @@ impl ModuleVisitor for Squares<'_> {
     }
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if let Some(gradient) = self.gradients.get::<D>(param.id) {
+            let wide = precision(gradient.dtype());
+            let gradient = gradient.cast(wide);
             // Scaled by the largest entry, so that squares neither overflow nor vanish in 32 bits; the floor serves a gradient of zeros.
             let largest = gradient.clone().abs().max(); // [1]
             let unit = gradient / largest.clone().clamp_min(f64::from(f32::MIN_POSITIVE)).unsqueeze();

@@ -22,14 +22,29 @@ pub enum Normaliser {
     Min,
     /// Nothing: the largest counts.
     Max,
+    /// The effective sample size of weights w, as a share of their number n: (Σw)² / (n Σw²).
+    EffectiveShare,
 }
 
 /// One number with its normaliser.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Entry {
     sum: f64,
+    /// Σw², of an effective share; else 0.
+    squares: f64,
     count: f64,
     normaliser: Normaliser,
+}
+
+impl Entry {
+    fn value(&self) -> f64 {
+        match self.normaliser {
+            // Weights that are all 0 have the effect of none.
+            Normaliser::EffectiveShare if self.squares == 0.0 => 0.0,
+            Normaliser::EffectiveShare => self.sum * self.sum / (self.count * self.squares),
+            _ => self.sum / self.count,
+        }
+    }
 }
 
 /// The metrics of one step, under the names that users of TRL know. What was not measured is absent, never 0 or NaN.
@@ -44,6 +59,10 @@ struct Entry {
 /// | `importance_ratio/mean` | ρ | tokens |
 /// | `importance_ratio/max`, `kl/max` | the largest of any token | – |
 /// | `importance_ratio/bounded`, `kl/bounded` | share of log-ratios cut by the bound | tokens |
+/// | `sampling/sampling_logp_difference/mean` | \|log π_old − log π_sampler\| | tokens |
+/// | `sampling/importance_sampling_ratio/mean`, `/bounded_mean` | the sampler weight w before and after its bounds | tokens |
+/// | `sampling/effective_sample_size` | (Σw)² / (n Σw²) of the bounded weights: 1 if all are equal, near 0 if few do all the work | – |
+/// | `sampling/rejected_ratio`, `off_policy_mask_ratio` | share without a policy term: by divergence from the sampler, by drift | tokens |
 /// | `reward` | total reward | completions with one |
 /// | `reward_std` | std within the group (n − 1) | groups |
 /// | `frac_reward_zero_std` | share of groups without spread: they teach nothing | groups |
@@ -59,20 +78,31 @@ impl Metrics {
     /// Adds `sum` over `count` things to a mean. Nothing happens if `count` is 0.
     pub fn mean(&mut self, name: impl Into<String>, sum: f64, count: f64, normaliser: Normaliser) {
         if count > 0.0 {
-            let entry = self.entries.entry(name.into()).or_insert(Entry { sum: 0.0, count: 0.0, normaliser });
+            let entry = self.entries.entry(name.into()).or_insert(Entry { sum: 0.0, squares: 0.0, count: 0.0, normaliser });
             entry.sum += sum;
+            entry.count += count;
+        }
+    }
+
+    /// Adds the sum and the sum of squares of `count` weights to their effective sample size, a share between 0 and 1 of their number.
+    pub fn effective_share(&mut self, name: impl Into<String>, sum: f64, squares: f64, count: f64) {
+        if count > 0.0 {
+            let empty = Entry { sum: 0.0, squares: 0.0, count: 0.0, normaliser: Normaliser::EffectiveShare };
+            let entry = self.entries.entry(name.into()).or_insert(empty);
+            entry.sum += sum;
+            entry.squares += squares;
             entry.count += count;
         }
     }
 
     /// Adds a share of a sum.
     pub fn sum(&mut self, name: impl Into<String>, share: f64, normaliser: Normaliser) {
-        self.entries.entry(name.into()).or_insert(Entry { sum: 0.0, count: 1.0, normaliser }).sum += share;
+        self.entries.entry(name.into()).or_insert(Entry { sum: 0.0, squares: 0.0, count: 1.0, normaliser }).sum += share;
     }
 
     /// Takes `value` into a minimum or maximum.
     pub fn extreme(&mut self, name: impl Into<String>, value: f64, normaliser: Normaliser) {
-        let entry = self.entries.entry(name.into()).or_insert(Entry { sum: value, count: 1.0, normaliser });
+        let entry = self.entries.entry(name.into()).or_insert(Entry { sum: value, squares: 0.0, count: 1.0, normaliser });
         entry.sum = if normaliser == Normaliser::Min { entry.sum.min(value) } else { entry.sum.max(value) };
     }
 
@@ -82,6 +112,7 @@ impl Metrics {
             match entry.normaliser {
                 Normaliser::Min | Normaliser::Max => self.extreme(name.clone(), entry.sum, entry.normaliser),
                 Normaliser::Step => self.sum(name.clone(), entry.sum, entry.normaliser),
+                Normaliser::EffectiveShare => self.effective_share(name.clone(), entry.sum, entry.squares, entry.count),
                 _ => self.mean(name.clone(), entry.sum, entry.count, entry.normaliser),
             }
         }
@@ -89,7 +120,7 @@ impl Metrics {
 
     /// One metric, if it was measured.
     pub fn get(&self, name: &str) -> Option<f64> {
-        self.entries.get(name).map(|e| e.sum / e.count)
+        self.entries.get(name).map(Entry::value)
     }
 
     /// What a metric is a mean over.
@@ -99,7 +130,7 @@ impl Metrics {
 
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.entries.iter().map(|(name, e)| (name.as_str(), e.sum / e.count))
+        self.entries.iter().map(|(name, e)| (name.as_str(), e.value()))
     }
 
     /// The metrics of a rollout: rewards and lengths.

@@ -98,6 +98,9 @@ impl<T: Sync> Rewards<T> {
     /// Rows [completion][function], and how many failures were counted as missing.
     fn score_group(&self, group: &Group<T>) -> Result<(Vec<Vec<Reward>>, usize)> {
         let n = group.completions.len();
+        if n == 0 {
+            return Ok((Vec::new(), 0)); // a function's complaint of nothing has no completion to stand at
+        }
         let mut rows = vec![Vec::with_capacity(self.functions.len()); n];
         let mut failures = 0;
         for (_, function) in &self.functions {

@@ -6,8 +6,8 @@ mod common;
 use common::configs::{self, CLIP, every, objectives};
 use grpo_core::{
     Addition, ClipRange, CountedRows, Divergence, DualClip, EntropySettings, Estimator, GrpoConfig, KlEstimator, KlGradient, KlPenalty,
-    KlPlace, Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, Standardise,
-    VespoShape, WeightCap, WeightLevel, WeightNormalisation,
+    KlPlace, Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, SequenceMask,
+    Standardise, VespoShape, WeightCap, WeightLevel, WeightNormalisation,
 };
 
 /// The message names the field, and says what is in the way.
@@ -147,7 +147,10 @@ fn numbers_out_of_range_are_refused_by_name() {
             &["sampler weight high", "low"],
         );
         refused(off(OffPolicy { rejection: Some(Rejection { high: v, ..REJECTION }), ..OffPolicy::default() }), &["rejection high", "low"]);
-        refused(off(OffPolicy { sequence_mask: Some(v), ..OffPolicy::default() }), &["sequence_mask"]);
+        refused(
+            off(OffPolicy { sequence_mask: Some(SequenceMask { limit: v, from: OldSource::Trainer }), ..OffPolicy::default() }),
+            &["sequence_mask"],
+        );
         refused(GrpoConfig { length_epsilon: v, ..GrpoConfig::default() }, &["length_epsilon"]);
         refused(GrpoConfig { log_ratio_bound: Some(v), ..GrpoConfig::default() }, &["log_ratio_bound"]);
         refused(GrpoConfig { max_grad_norm: Some(v), ..GrpoConfig::default() }, &["max_grad_norm"]);

@@ -7,7 +7,7 @@ use common::configs::with;
 use common::{Data, close};
 use grpo_core::{
     Addition, CountedRows, Divergence, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty, KlPlace, Objective, OffPolicy,
-    OldSource, OutOfBounds, Reduction, Rejection, RejectionLevel, SamplerWeight, WeightLevel, WeightNormalisation,
+    OldSource, OutOfBounds, Reduction, Rejection, RejectionLevel, SamplerWeight, SequenceMask, WeightLevel, WeightNormalisation,
 };
 
 #[track_caller]
@@ -192,6 +192,7 @@ fn weights_are_logged_before_and_after_their_bounds() {
     is(metrics.get("sampling/importance_sampling_ratio/mean").unwrap(), 2.5);
     is(metrics.get("sampling/importance_sampling_ratio/bounded_mean").unwrap(), 1.5);
     is(metrics.get("sampling/sampling_logp_difference/mean").unwrap(), 4f64.ln() / 2.0);
+    is(metrics.get("sampling/effective_sample_size").unwrap(), 3f64.powi(2) / (2.0 * 5.0)); // weights 2 and 1
     let data = Data::of_ratios(&[30f64.exp(), 1.0], 1.0);
     let metrics = data.run(&GrpoConfig::default()).metrics;
     close(metrics.get("importance_ratio/max").unwrap(), 30f64.exp(), 1e-9, "raw, not bounded to e^20");
@@ -223,13 +224,17 @@ fn the_off_policy_mask_drops_punished_completions_that_drifted_and_keeps_their_k
     let mut data = Data::rows(&[&[-1.5, -1.5], &[-1.5]], &[-1.0, 1.0]);
     data.old = Some(vec![vec![-1.0, -1.0], vec![-1.0]]); // drift ½
     data.reference = vec![vec![-2.0, -1.5], vec![-1.5]];
-    let masked = |limit| {
-        let off_policy = OffPolicy { sequence_mask: Some(limit), ..OffPolicy::default() };
+    data.sampler = vec![vec![-1.1, -0.5], vec![-1.5]]; // drift 0.7
+    let masked_from = |limit, from| {
+        let off_policy = OffPolicy { sequence_mask: Some(SequenceMask { limit, from }), ..OffPolicy::default() };
         data.run(&GrpoConfig { off_policy, kl: Some(KlPenalty::plain_k3(1.0)), ..with(Objective::Reinforce) }).loss
     };
     let k3 = (-0.5f64).exp() - 0.5;
+    let masked = |limit| masked_from(limit, OldSource::Trainer);
     is(masked(0.4), (1.5 + k3) / 3.0); // −1 · −1.5 of the rewarded one
     is(masked(0.6), (-1.5 - 1.5 + 1.5 + k3) / 3.0);
+    is(masked_from(0.6, OldSource::Sampler), (1.5 + k3) / 3.0);
+    is(masked_from(0.8, OldSource::Sampler), (-1.5 - 1.5 + 1.5 + k3) / 3.0);
 }
 
 #[test]

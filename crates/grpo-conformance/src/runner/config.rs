@@ -1,8 +1,8 @@
 //! From the parameters of a convention to settings of the library: support for one more loss is one more arm here.
 
 use grpo_core::{
-    ClipRange, CountedRows, DualClip, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty, Objective, OffPolicy, RatioLevel,
-    Reduction, StepStats, VespoShape, WeightCap,
+    ClipRange, CountedRows, DualClip, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty, Objective, OffPolicy, OldSource,
+    RatioLevel, Reduction, SequenceMask, StepStats, VespoShape, WeightCap,
 };
 
 use super::Stop;
@@ -43,7 +43,10 @@ pub(crate) fn trl(p: &TrlParams) -> Result<GrpoConfig, Stop> {
         reduction,
         kl: p.beta.map(|beta| KlPenalty { estimator: KlEstimator::K3, gradient, ..KlPenalty::new(beta) }),
         entropy: EntropySettings { bonus: p.entropy_coef.unwrap_or(0.0), top_fraction: p.top_entropy_quantile },
-        off_policy: OffPolicy { sequence_mask: p.off_policy_mask_threshold, ..OffPolicy::default() },
+        off_policy: OffPolicy {
+            sequence_mask: p.off_policy_mask_threshold.map(|limit| SequenceMask { limit, from: OldSource::Trainer }),
+            ..OffPolicy::default()
+        },
         log_ratio_bound: None,
         ..GrpoConfig::default()
     })

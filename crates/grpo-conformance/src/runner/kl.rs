@@ -61,7 +61,7 @@ impl EstimatorCase {
         let logp: Tensor<2> = bench.leaf(&self.logp, shape);
         let reference = bench.constant(&self.ref_logp, shape);
         let ratio = bench.constant(&vec![1.0; self.logp.len()], shape);
-        let term = kl_estimate(&penalty, logp.clone(), reference, &ratio, when_clamped(result.clamp_log_ratio));
+        let term = kl_estimate(&penalty, logp.clone(), reference, &ratio, when_clamped(result.clamp_log_ratio))?;
         let gradients = term.value.clone().sum().backward();
         seen.vector("value", &to_host(term.value, "KL")?, &result.value);
         seen.vector("grad_logp", &gradient_at(&logp, &gradients)?, &result.grad_logp);

@@ -116,6 +116,20 @@ pub enum OldSource {
     Sampler,
 }
 
+/// Completions with Â < 0 whose mean of log π_from − log π over their tokens exceeds `limit` have no policy term; they stay in the normaliser.
+///
+/// # Source
+/// DeepSeek-V3.2 (arXiv 2512.02556) and TRL measure from the sampler where it recorded log-probabilities: then mismatch counts as drift.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SequenceMask {
+    /// The largest mean drift that is kept, in nats a token, above 0.
+    pub limit: f64,
+    /// What the drift is measured from.
+    #[serde(default)]
+    pub from: OldSource,
+}
+
 /// What the sampler's log-probabilities may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -138,8 +152,8 @@ pub struct OffPolicy {
     pub weight: Option<SamplerWeight>,
     /// Rejection by divergence from the sampler.
     pub rejection: Option<Rejection>,
-    /// A completion with Â < 0 whose mean of log π_old − log π exceeds this has no policy term (DeepSeek-V3.2, arXiv 2512.02556).
-    pub sequence_mask: Option<f64>,
+    /// Leaves out completions to be unlearnt that the policy has already moved away from.
+    pub sequence_mask: Option<SequenceMask>,
     /// The largest number of optimiser steps between a rollout and its use. `None`: any, if old log-probabilities are there.
     pub max_staleness: Option<u64>,
     /// What kind of sampler log-probabilities is accepted.
@@ -149,7 +163,10 @@ pub struct OffPolicy {
 impl OffPolicy {
     /// Whether sampler log-probabilities are read at all.
     pub fn reads_sampler(&self) -> bool {
-        self.weight.is_some() || self.rejection.is_some() || self.old == OldSource::Sampler
+        self.weight.is_some()
+            || self.rejection.is_some()
+            || self.old == OldSource::Sampler
+            || self.sequence_mask.is_some_and(|mask| mask.from == OldSource::Sampler)
     }
 
     pub(super) fn validate(&self) -> Result<()> {
@@ -170,6 +187,6 @@ impl OffPolicy {
                 return Err(Error::config("rejection", "set, with old = sampler", "none: old and sampler are the same there"));
             }
         }
-        self.sequence_mask.map_or(Ok(()), |limit| above_0("sequence_mask", limit))
+        self.sequence_mask.map_or(Ok(()), |mask| above_0("sequence_mask limit", mask.limit))
     }
 }

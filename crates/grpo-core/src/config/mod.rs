@@ -10,7 +10,8 @@ use crate::advantage::Estimator;
 use crate::error::{Error, Result};
 
 pub use correction::{
-    AcceptedKind, Divergence, OffPolicy, OldSource, OutOfBounds, Rejection, RejectionLevel, SamplerWeight, WeightLevel, WeightNormalisation,
+    AcceptedKind, Divergence, OffPolicy, OldSource, OutOfBounds, Rejection, RejectionLevel, SamplerWeight, SequenceMask, WeightLevel,
+    WeightNormalisation,
 };
 pub use kl::{EntropySettings, KlEstimator, KlGradient, KlPenalty, KlPlace};
 pub use objective::{ClipRange, DualClip, Objective, VespoShape, WeightCap};
@@ -214,6 +215,10 @@ impl GrpoConfig {
         );
         if token_only && self.ratio != RatioLevel::Token {
             return Err(Error::config("ratio", "of the sequence, with an objective that takes its own", "token"));
+        }
+        let no_ratio = matches!(self.objective, Objective::Reinforce);
+        if no_ratio && self.ratio != RatioLevel::Token {
+            return Err(Error::config("ratio", "of the sequence, with objective reinforce", "token: reinforce has no ratio"));
         }
         let per_completion = matches!(self.objective, Objective::Gmpo { .. });
         if per_completion && self.reduction != Reduction::SequenceMean {

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// | [`Linear`](Self::Linear) | end + (peak − end) · (1 − p) |
 /// | [`Cosine`](Self::Cosine) | end + (peak − end) · (1 + cos π p) / 2 |
 ///
-/// `end` may lie above `peak`: the number then grows.
+/// `end` may lie above `peak`: the number then grows. A warm-up begins at 0, so the step 0 of a learning rate with one moves nothing.
 ///
 /// ```
 /// use grpo_core::Schedule;

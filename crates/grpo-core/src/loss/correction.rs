@@ -6,8 +6,11 @@ use burn::tensor::Bool;
 use super::stats::StepStats;
 use super::terms::{Event, Terms};
 use crate::batch::Batch;
-use crate::config::{Divergence, OffPolicy, OutOfBounds, Rejection, RejectionLevel, SamplerWeight, WeightLevel, WeightNormalisation};
+use crate::config::{
+    Divergence, OffPolicy, OldSource, OutOfBounds, Rejection, RejectionLevel, SamplerWeight, WeightLevel, WeightNormalisation,
+};
 use crate::error::Result;
+use crate::metrics::Normaliser;
 
 /// What multiplies the policy term, and what it saw: `[N, Tc]` each.
 #[derive(Debug, Clone)]
@@ -38,6 +41,7 @@ pub fn correction(settings: &OffPolicy, terms: &Terms, batch: &Batch, step: &Ste
                 bounded = bounded / step.mean_weight()?;
             }
             events.push(Event::of_tokens("sampling/importance_sampling_ratio/bounded_mean", bounded.clone()));
+            events.push(Event { name: "sampling/effective_sample_size", values: bounded.clone(), over: Normaliser::EffectiveShare });
             multiply(&mut factor, bounded);
         }
         if let Some(rule) = &settings.rejection {
@@ -46,9 +50,13 @@ pub fn correction(settings: &OffPolicy, terms: &Terms, batch: &Batch, step: &Ste
             multiply(&mut factor, terms.indicator(out.bool_not()));
         }
     }
-    if let Some(limit) = settings.sequence_mask {
-        let drift = terms.spread(terms.row_mean(terms.token.raw.clone().inner().neg())); // [N, Tc]
-        let out = drift.greater_elem(limit).bool_and(terms.advantages.clone().lower_elem(0.0)); // [N, Tc]
+    if let Some(mask) = settings.sequence_mask {
+        let from = match mask.from {
+            OldSource::Trainer => terms.old.clone(),
+            OldSource::Sampler => batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()),
+        };
+        let drift = terms.spread(terms.row_mean(from - terms.log_probs.clone().inner())); // [N, Tc]
+        let out = drift.greater_elem(mask.limit).bool_and(terms.advantages.clone().lower_elem(0.0)); // [N, Tc]
         events.push(Event::of_tokens("off_policy_mask_ratio", terms.indicator(out.clone())));
         multiply(&mut factor, terms.indicator(out.bool_not()));
     }

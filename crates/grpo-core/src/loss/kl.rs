@@ -31,17 +31,28 @@ pub struct KlTerm {
 /// With [`KlGradient::RatioWeighted`] times `ratio` (then k1, k3: ∇KL(π ‖ π_ref), also off-policy); with
 /// [`KlGradient::StraightThrough`] the value keeps and the gradient is that of k2. All `[N, Tc]`.
 ///
+/// The gradients of the table are those at each token with its prefix held: how a token changes the KL of the tokens after it is not in them.
+///
+/// # Errors
+/// [`KlEstimator::Exact`]: it is no function of the sampled token's log-probabilities; see [`kl_term`].
+///
 /// # Source
 /// k1, k2, k3: Schulman's note on approximating KL; DeepSeekMath (arXiv 2402.03300) eq. 4; gradients: arXiv 2506.09477, arXiv 2512.02556.
-pub fn kl_estimate(penalty: &KlPenalty, log_probs: Tensor<2>, reference: Tensor<2>, ratio: &Tensor<2>, bound: Option<f64>) -> KlTerm {
+pub fn kl_estimate(
+    penalty: &KlPenalty,
+    log_probs: Tensor<2>,
+    reference: Tensor<2>,
+    ratio: &Tensor<2>,
+    bound: Option<f64>,
+) -> Result<KlTerm> {
     let d = log_ratio(reference - log_probs, bound); // [N, Tc]
-    let estimate = |estimator| match estimator {
+    let value = match penalty.estimator {
         KlEstimator::K1 => d.log.clone().neg(),
         KlEstimator::K2 => d.log.clone().square() / 2.0,
-        KlEstimator::K3 | KlEstimator::Exact => d.ratio.clone() - d.log.clone() - 1.0,
+        KlEstimator::K3 => d.ratio.clone() - d.log.clone() - 1.0,
         KlEstimator::Abs => d.log.clone() * d.log.clone().inner().sign(),
+        KlEstimator::Exact => return Err(Error::config("KL estimator", "exact, from log-probs of sampled tokens", "k1, k2, k3 or abs")),
     };
-    let value = estimate(penalty.estimator);
     let value = match penalty.value_bound {
         Some(bound) => value.clamp(-bound, bound),
         None => value,
@@ -55,7 +66,7 @@ pub fn kl_estimate(penalty: &KlPenalty, log_probs: Tensor<2>, reference: Tensor<
             value.inner() + (path.clone() - path.inner())
         }
     };
-    KlTerm { value, bounded: d.bounded }
+    Ok(KlTerm { value, bounded: d.bounded })
 }
 
 /// The KL term of a micro-batch in the loss. The ratio that weighs it is the token's own, not capped.
@@ -74,5 +85,5 @@ pub fn kl_term(penalty: &KlPenalty, new: &Scores, terms: &Terms, batch: &Batch, 
         return Err(Error::invalid("reference log-probs", problem));
     };
     let reference = reference.tensor().cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
-    Ok(kl_estimate(penalty, terms.log_probs.clone(), reference, &terms.token.ratio, bound))
+    kl_estimate(penalty, terms.log_probs.clone(), reference, &terms.token.ratio, bound)
 }

@@ -34,6 +34,7 @@ pub use objective::{PolicyTerm, policy_term};
 pub use ratio::{LogRatio, at_level, log_ratio};
 pub use reduce::weights;
 pub use stats::{CovarianceStats, StepStats};
+pub(crate) use terms::precision;
 pub use terms::{Event, Terms};
 
 /// The loss of one micro-batch, and what it saw.
@@ -46,7 +47,7 @@ pub struct LossOutput {
     sums: Vec<Sum>,
 }
 
-/// A sum, `[1]`, of so many values.
+/// A sum of so many values, `[1]`; for an effective share the sum and the sum of squares, `[2]`.
 #[derive(Debug, Clone)]
 struct Sum {
     name: &'static str,
@@ -63,13 +64,18 @@ impl LossOutput {
     pub fn metrics(&self) -> Result<Metrics> {
         let values = crate::read::to_host(Tensor::cat(self.sums.iter().map(|s| s.value.clone()).collect(), 0), "step metrics")?;
         let mut metrics = Metrics::default();
-        for (Sum { name, count, over, .. }, value) in self.sums.iter().zip(values) {
-            match over {
-                Normaliser::Step => metrics.sum(*name, value, *over),
+        let mut rest = values.as_slice();
+        for &Sum { name, ref value, count, over } in &self.sums {
+            let (mine, others) = rest.split_at(value.dims()[0]);
+            rest = others;
+            match (over, mine) {
+                (Normaliser::EffectiveShare, &[sum, squares]) => metrics.effective_share(name, sum, squares, count as f64),
+                (Normaliser::Step, &[value]) => metrics.sum(name, value, over),
                 // Over no token there is no largest value.
-                Normaliser::Max if *count == 0 => {}
-                Normaliser::Max => metrics.extreme(*name, value, *over),
-                _ => metrics.mean(*name, value, *count as f64, *over),
+                (Normaliser::Max, _) if count == 0 => {}
+                (Normaliser::Max, &[value]) => metrics.extreme(name, value, over),
+                (_, &[value]) => metrics.mean(name, value, count as f64, over),
+                _ => {}
             }
         }
         Ok(metrics)
@@ -124,7 +130,7 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
     }
 
     let weights = terms.constant(&weights(config, batch, step), batch.shape()); // [N, Tc]
-    let mut loss = (per_token.mask_fill(terms.ignored.clone(), 0.0) * weights).sum(); // [1]
+    let mut loss = (per_token * weights).sum(); // [1]
     if new.entropies.is_some() || config.entropy.bonus != 0.0 {
         let entropies = entropies(new)?.mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
         sums.push("entropy", entropies.clone());
@@ -133,11 +139,15 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
         }
     }
     for addition in &config.additions {
-        if let (Addition::CrossEntropy { coefficient }, Some(chosen)) = (addition, batch.chosen())
-            && step.chosen > 0
-        {
+        if let Addition::CrossEntropy { coefficient } = addition {
+            let chosen = batch.chosen().ok_or_else(|| {
+                Error::invalid(
+                    "chosen tokens",
+                    "not said, though additions hold cross_entropy: call Batch::choose (all false chooses none)",
+                )
+            })?; // [N, Tc]
             let picked = new.log_probs.clone().cast(terms.dtype()).mask_fill(chosen.bool_not(), 0.0); // [N, Tc]
-            loss = loss - picked.sum() * (coefficient / step.chosen as f64);
+            loss = loss - picked.sum() * (coefficient / step.chosen.max(1) as f64);
         }
     }
     let mut sums = sums.sums;
@@ -149,7 +159,7 @@ fn entropies(scores: &Scores) -> Result<Tensor<2>> {
     let entropies =
         scores.entropies.clone().ok_or_else(|| Error::invalid("scores", "hold no entropies: score with ScoreRequest::with_entropies"))?;
     Error::check_shape("entropies", &entropies.dims(), &scores.log_probs.dims())?;
-    Ok(entropies.cast(terms::precision(scores.log_probs.dtype())))
+    Ok(entropies.cast(precision(scores.log_probs.dtype())))
 }
 
 /// Sums over the tokens of the loss, kept on the device.
@@ -165,6 +175,12 @@ impl Sums<'_> {
         self.sums.push(Sum { name, value, count: self.tokens, over: Normaliser::Token });
     }
 
+    fn effective_share(&mut self, name: &'static str, weights: Tensor<2>) {
+        let weights = weights.inner().mask_fill(self.terms.ignored.clone(), 0.0); // [N, Tc]
+        let value = Tensor::cat(vec![weights.clone().sum(), weights.square().sum()], 0); // [2]
+        self.sums.push(Sum { name, value, count: self.tokens, over: Normaliser::EffectiveShare });
+    }
+
     fn maximum(&mut self, name: &'static str, values: Tensor<2>) {
         // Not 0: a largest value may be negative.
         let value = values.inner().mask_fill(self.terms.ignored.clone(), f64::from(f32::MIN)).max(); // [1]
@@ -178,6 +194,7 @@ impl Sums<'_> {
                     let count = values.dims()[0];
                     self.sums.push(Sum { name, value: values.inner().sum(), count, over });
                 }
+                Normaliser::EffectiveShare => self.effective_share(name, values),
                 _ => self.push(name, values),
             }
         }

@@ -59,7 +59,7 @@ pub struct Terms {
 }
 
 /// At least 32 bits: e^12 leaves 16, and a ratio that is infinite has no gradient.
-pub(super) fn precision(dtype: DType) -> DType {
+pub(crate) fn precision(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 | DType::Flex32 => DType::F32,
         wide => wide,

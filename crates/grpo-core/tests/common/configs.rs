@@ -2,8 +2,8 @@
 
 use grpo_core::{
     Addition, ClipRange, CountedRows, Divergence, DualClip, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty, KlPlace,
-    Objective, OffPolicy, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, VespoShape, WeightCap, WeightLevel,
-    WeightNormalisation,
+    Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, SequenceMask,
+    VespoShape, WeightCap, WeightLevel, WeightNormalisation,
 };
 
 /// A configuration with its name.
@@ -121,7 +121,10 @@ pub fn corrections() -> Vec<Named> {
             all.push((format!("{over:?}, {divergence:?}"), off(OffPolicy { rejection: Some(rejection), ..OffPolicy::default() })));
         }
     }
-    all.push(("sequence mask".to_owned(), off(OffPolicy { sequence_mask: Some(0.02), ..OffPolicy::default() })));
+    all.push((
+        "sequence mask".to_owned(),
+        off(OffPolicy { sequence_mask: Some(SequenceMask { limit: 0.02, from: OldSource::Trainer }), ..OffPolicy::default() }),
+    ));
     all.push(("bypass".to_owned(), off(OffPolicy { old: grpo_core::OldSource::Sampler, ..OffPolicy::default() })));
     let entropy = |bonus: f64, top_fraction: Option<f64>| GrpoConfig {
         entropy: EntropySettings { bonus, top_fraction },
@@ -144,7 +147,7 @@ pub fn corrections() -> Vec<Named> {
                 high: 1.5,
                 normalise: WeightNormalisation::StepMean,
             }),
-            sequence_mask: Some(0.02),
+            sequence_mask: Some(SequenceMask { limit: 0.02, from: OldSource::Sampler }),
             ..OffPolicy::default()
         },
         additions: vec![Addition::CrossEntropy { coefficient: 0.4 }, Addition::SquaredDrift { coefficient: 0.4 }],

@@ -325,9 +325,13 @@ impl<'a> Step<'a> {
                 factor = 0.0;
             }
         }
-        if let Some(limit) = off.sequence_mask {
-            let drift = mean(self.tokens[i].iter().map(|&k| -self.x(self.frozen, i, k)));
-            if self.data.advantages[i][t] < 0.0 && drift > limit {
+        if let Some(mask) = off.sequence_mask {
+            let drift = mean(self.tokens[i].iter().map(|&k| match mask.from {
+                OldSource::Sampler => self.data.sampler[i][k] - self.frozen[i][k],
+                OldSource::Trainer => -self.x(self.frozen, i, k),
+                _ => unreachable!(),
+            }));
+            if self.data.advantages[i][t] < 0.0 && drift > mask.limit {
                 factor = 0.0;
             }
         }
