@@ -76,7 +76,6 @@ MUTANTS = [
     ("rejection: keeps what diverges", L + "correction.rs", "let high = divergence.clone().greater_elem(rule.high);", "let high = divergence.clone().lower_elem(rule.high);", "terms"),
     ("top entropy: the lowest", L + "mod.rs", "greater_equal_elem(step.entropy_threshold()?)", "lower_equal_elem(step.entropy_threshold()?)", "terms"),
     # Masks.
-    # (Not here: the last mask_fill in mod.rs. Terms are masked and weights are 0 there already; it is a second wall.)
     ("terms: mask dropped", L + "terms.rs", "let masked = |t: Tensor<2>| t.cast(dtype).mask_fill(ignored.clone(), 0.0);", "let masked = |t: Tensor<2>| t.cast(dtype);", "gradients"),
     ("weights: mask dropped", L + "reduce.rs", "if counts { w } else { 0.0 }", "if counts || w.is_finite() { w } else { 0.0 }", "traps"),
     ("entropy: mask dropped", L + "mod.rs", "let entropies = entropies(new)?.mask_fill(terms.ignored.clone(), 0.0);", "let entropies = entropies(new)?;", "terms"),
@@ -85,7 +84,7 @@ MUTANTS = [
     ("sampler: mask dropped", L + "correction.rs", "batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0)",
      "batch.sampler_log_probs(settings.accept)?.cast(terms.dtype())", "gradients"),
     ("observations: mask dropped", L + "stats.rs", ".filter(|&(_, &m)| m).map(|(v, _)| v)", ".filter(|&(v, _)| v.is_finite()).map(|(v, _)| v)", "terms"),
-    ("ignored rows stay in the mask", "batch.rs", "self.mask_host[row * width..(row + 1) * width].fill(false);", "", "traps"),
+    ("ignored rows stay in the mask", "batch/choice.rs", "self.mask_host[row * width..(row + 1) * width].fill(false);", "", "traps"),
     # Stop gradients.
     ("sequence-token: value detached only", L + "ratio.rs", "let mean = (x.clone().inner().sum_dim(1)", "let mean = (x.clone().sum_dim(1)", "gradients"),
     ("CISPO: weight tracked", O + "weighted.rs", "let ratio = terms.level.ratio.clone().inner();\n    let cut = ratio.clone().greater_elem(cap.0)",
@@ -100,13 +99,18 @@ MUTANTS = [
     ("ratio: bounded after exp", L + "ratio.rs", "ratio: log.clone().exp(), bounded", "ratio: x.clone().exp().clamp((-bound).exp(), bound.exp()), bounded", "gradients"),
     ("GMPO: unbounded", O + "sequence.rs", "let x = terms.token.log.clone();", "let x = terms.token.raw.clone();", "gradients"),
     ("16 bits stay 16 bits", L + "terms.rs", "DType::F16 | DType::BF16 | DType::Flex32 => DType::F32,", "DType::Flex32 => DType::F32,", "gradients"),
-    ("entropies keep their type", L + "mod.rs", "Ok(entropies.cast(terms::precision(scores.log_probs.dtype())))", "Ok(entropies)", "traps"),
+    ("entropies keep their type", L + "mod.rs", "Ok(entropies.cast(precision(scores.log_probs.dtype())))", "Ok(entropies)", "traps"),
     ("exact KL keeps its type", L + "kl.rs", "let value = value.cast(terms.dtype());", "", "traps"),
     # Metrics.
     ("largest value: at least 0", L + "mod.rs", "f64::from(f32::MIN)).max()", "0.0).max()", "terms"),
-    ("largest value: of no token", L + "mod.rs", "Normaliser::Max if *count == 0 => {}", "Normaliser::Max if *count == usize::MAX => {}", "invariance"),
+    ("largest value: of no token", L + "mod.rs", "(Normaliser::Max, _) if count == 0 => {}", "(Normaliser::Max, _) if count == usize::MAX => {}", "invariance"),
     ("raw ratios: bounded", L + "mod.rs", 'sums.maximum("importance_ratio/max", terms.token.raw.clone().inner().clamp(-60.0, 60.0).exp());',
      'sums.maximum("importance_ratio/max", terms.token.ratio.clone());', "terms"),
+    ("effective sample size: of the sum", L + "mod.rs", "weights.square().sum()", "weights.sum()", "terms"),
+    ("effective sample size: mean of shares", "metrics.rs", "entry.squares += squares;", "entry.squares = squares;", "terms"),
+    ("drift: always from the trainer", L + "correction.rs", "OldSource::Sampler => batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()),", "OldSource::Sampler => terms.old.clone(),", "terms"),
+    ("global norm: in the first type", "grad.rs", "if sums.iter().any(|sum| sum.dtype() == DType::F64)", "if sums.iter().all(|sum| sum.dtype() == DType::F64)", "step"),
+    ("global norm: squares in sixteen bits", "grad.rs", "let gradient = gradient.cast(wide);", "let _ = wide;", "step"),
     # Reductions and step-wide counts.
     ("sequence mean: not divided by the length", L + "reduce.rs", "1.0 / (n * (len as f64 + config.length_epsilon))", "1.0 / n", "objectives"),
     ("sequence sum: divided by the length", L + "reduce.rs", "Reduction::SequenceSum => 1.0 / n,", "Reduction::SequenceSum => 1.0 / (n * len as f64),", "objectives"),
@@ -128,10 +132,10 @@ MUTANTS = [
     ("global norm: squares overflow", "grad.rs", "let largest = gradient.clone().abs().max();", "let largest = gradient.clone().abs().max() * 0.0 + 1.0;", "step"),
     ("bad gradients are applied", "step.rs", "let skipped = norm.non_finite.is_some() || ", "let skipped = ", "step"),
     ("empty steps are taken", "step.rs", " || (step.tokens == 0 && step.chosen == 0)", "", "step"),
-    ("advantages set under the mask", "batch.rs", ".filter(|(t, _)| self.mask_host[row * width + t])", "", "batch"),
-    ("stale rollouts pass", "batch.rs", "(0, 0..=1) => return Ok(()),", "(_, 0..=1) => return Ok(()),", "step"),
-    ("staleness limit: off by one", "batch.rs", "&& self.staleness > limit", "&& self.staleness > limit + 1", "step"),
-    ("raw log-probs at any temperature", "batch.rs", "(*kind == LogProbKind::Raw && self.temperature == 1.0)", "*kind == LogProbKind::Raw", "traps"),
+    ("advantages set under the mask", "batch/choice.rs", ".filter(|(t, _)| self.mask_host[row * width + t])", "", "batch"),
+    ("stale rollouts pass", "batch/mod.rs", "(0, 0..=1) => return Ok(()),", "(_, 0..=1) => return Ok(()),", "step"),
+    ("staleness limit: off by one", "batch/mod.rs", "&& self.staleness > limit", "&& self.staleness > limit + 1", "step"),
+    ("raw log-probs at any temperature", "batch/scored.rs", "(*kind == LogProbKind::Raw && self.temperature == 1.0)", "*kind == LogProbKind::Raw", "traps"),
     ("logits: one place off", "causal.rs", "prompts.lengths()[p] + k - 1", "prompts.lengths()[p] + k", "traps"),
     ("temperature: multiplied", "causal.rs", "logits * temperature.recip()", "logits * temperature", "traps"),
     # Host side.

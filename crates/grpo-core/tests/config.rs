@@ -50,6 +50,7 @@ fn contradictory_pairs_are_refused_by_both_names() {
             GrpoConfig { ratio, reduction: Reduction::TokenSum, ..GrpoConfig::default() },
             &["reduction", "token_sum", "ratio of the sequence"],
         );
+        refused(GrpoConfig { ratio, ..objective(Objective::Reinforce) }, &["ratio", "reinforce"]);
         for own in objectives().into_iter().filter(|o| {
             use Objective as O;
             matches!(o, O::Gmpo { .. } | O::Vespo { .. } | O::Real { .. } | O::DppoTv { .. } | O::DppoKl { .. } | O::ThresholdMask { .. })

@@ -72,6 +72,18 @@ fn a_wrong_number_of_rewards_is_an_error_that_names_the_function() {
 }
 
 #[test]
+fn a_group_that_was_emptied_has_no_rewards_and_no_failure() {
+    let mut groups = groups();
+    groups[0].completions.clear();
+    let strict = Rewards::new().with(1.0, Short);
+    let table = strict.score(&groups).unwrap();
+    assert_eq!(table.totals(), [Some(204.0), Some(205.0)]);
+    let failing = || Rewards::new().with(1.0, from_fn("broken", |_: &f64, _: &Completion| Err("no".into())));
+    let table = failing().on_error(OnRewardError::Missing).score(&groups).unwrap();
+    assert_eq!(table.failures, 2);
+}
+
+#[test]
 fn a_failure_may_count_as_missing_and_is_never_zero() {
     for what in [|| Err("broken".into()), || panic!("broken"), || Ok(f64::NAN.into())] as [fn() -> Result<Reward, BoxError>; 3] {
         let table = Rewards::new().with(1.0, at_two(what)).on_error(OnRewardError::Missing).score(&groups()).unwrap();

@@ -116,6 +116,19 @@ fn clipping_by_the_global_norm_keeps_the_direction_and_reports_the_norm_before()
 }
 
 #[test]
+fn parameters_of_several_float_types_have_one_norm_and_sixteen_bits_do_not_overflow_it() {
+    let policy = policy(3, DType::F64);
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let tensor = |values: Vec<f64>, n, dtype| Tensor::<1>::from_data(TensorData::new(values, [n]), (&device().inner(), dtype));
+        let mut grads = GradientsParams::new();
+        grads.register(policy.table.id, tensor(vec![128.0; 36], 36, DType::F64).reshape([6, 6]));
+        grads.register(policy.shift.id, tensor(vec![512.0; 6], 6, dtype)); // 6 · 512² is beyond 16 bits
+        let norm = clip_global_norm(&policy, &mut grads, None).unwrap().value.unwrap();
+        close(norm, (36.0 * 128f64.powi(2) + 6.0 * 512f64.powi(2)).sqrt(), 1e-9, &format!("{dtype:?}"));
+    }
+}
+
+#[test]
 fn gradients_uses_the_limit_of_the_configuration() {
     let (policy, batches) = (policy(4, DType::F64), short(1));
     let config = GrpoConfig { max_grad_norm: Some(0.01), ..GrpoConfig::default() };

@@ -3,11 +3,15 @@
 
 mod common;
 
+use burn::Tensor;
+use burn::tensor::Device;
 use common::configs::with;
 use common::{Data, close};
+use grpo_core::loss::{grpo_loss, kl_estimate};
 use grpo_core::{
-    Addition, CountedRows, Divergence, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty, KlPlace, Objective, OffPolicy,
-    OldSource, OutOfBounds, Reduction, Rejection, RejectionLevel, SamplerWeight, SequenceMask, WeightLevel, WeightNormalisation,
+    Addition, Batch, CountedRows, Divergence, EntropySettings, GroupId, GrpoConfig, KlEstimator, KlGradient, KlPenalty, KlPlace,
+    Normaliser, Objective, OffPolicy, OldSource, OutOfBounds, Reduction, Rejection, RejectionLevel, Row, SamplerWeight, SequenceMask,
+    StepStats, WeightLevel, WeightNormalisation,
 };
 
 #[track_caller]
@@ -256,6 +260,54 @@ fn additions_are_means_over_chosen_tokens_and_squares_of_the_drift() {
     is(run.gradient[0][1], -0.15);
     data.old = Some(vec![vec![-1.0, -1.5, -9.0]]);
     is(data.run(&added(Addition::SquaredDrift { coefficient: 2.0 })).loss, 2.0 * 0.25 / 2.0);
+}
+
+#[test]
+fn cross_entropy_on_tokens_that_nobody_chose_is_refused_and_an_empty_choice_adds_nothing() {
+    let data = Data::rows(&[&[-0.5, -1.5]], &[1.0]); // chosen: none of two
+    let config = GrpoConfig { additions: vec![Addition::CrossEntropy { coefficient: 0.3 }], ..GrpoConfig::default() };
+    is(data.run(&config).loss, data.run(&GrpoConfig::default()).loss);
+    let row = Row { prompt: 0, group: GroupId(0), tokens: &[1, 1], mask: vec![true; 2], advantages: vec![1.0; 2] };
+    let batch = Batch::from_rows(&[&[0]], &[row], 1.0, &Device::flex()).unwrap();
+    let (scores, _) = data.scores(&[0]);
+    let error = grpo_loss(&scores, &batch, &StepStats::of([&batch]), &config).unwrap_err().to_string();
+    assert!(error.contains("chosen tokens") && error.contains("cross_entropy") && error.contains("Batch::choose"), "{error}");
+}
+
+#[test]
+fn an_estimate_of_the_exact_kl_from_sampled_tokens_is_refused() {
+    let one = || Tensor::<2>::zeros([1, 1], &Device::flex());
+    let error = kl_estimate(&KlPenalty::exact(0.1), one(), one(), &one(), None).unwrap_err().to_string();
+    assert!(error.contains("exact") && error.contains("k3"), "{error}");
+}
+
+#[test]
+fn entropies_of_another_shape_are_refused_when_a_step_is_observed() {
+    let data = Data::rows(&[&[-0.5, -1.5]], &[1.0]);
+    let entropy = EntropySettings { top_fraction: Some(0.5), ..EntropySettings::default() };
+    let config = GrpoConfig { entropy, ..GrpoConfig::default() };
+    let (batch, (mut scores, _)) = (data.batch(&[0]), data.scores(&[0]));
+    scores.entropies = Some(Tensor::zeros([1, 3], &Device::flex()));
+    let error = StepStats::of([&batch]).observe(&batch, &scores, &config).unwrap_err().to_string();
+    assert!(error.contains("entropies") && error.contains("[1, 3]") && error.contains("[1, 2]"), "{error}");
+}
+
+/// Not the mean of the shares: the share of all weights together.
+#[test]
+fn the_effective_sample_size_of_a_step_does_not_depend_on_how_it_is_cut() {
+    let mut data = Data::rows(&[&[-1.0], &[-1.0], &[-1.0]], &[1.0, -1.0, 1.0]);
+    data.groups = vec![0, 1, 2];
+    data.sampler = vec![vec![-1.0 - 4f64.ln()], vec![-1.0], vec![-1.0 - 2f64.ln()]];
+    let off_policy = weight(WeightLevel::Token, OutOfBounds::Truncate, 0.0, 8.0, WeightNormalisation::None);
+    let config = GrpoConfig { off_policy, ..GrpoConfig::default() };
+    for parts in [vec![vec![0, 1, 2]], vec![vec![0], vec![1, 2]], vec![vec![2], vec![0], vec![1]]] {
+        let metrics = data.run_in(&config, &parts).metrics;
+        is(metrics.get("sampling/effective_sample_size").unwrap(), 49.0 / (3.0 * 21.0)); // weights 4, 1, 2
+        assert_eq!(metrics.normaliser("sampling/effective_sample_size"), Some(Normaliser::EffectiveShare));
+    }
+    // All masked out: no sample has an effect.
+    let off_policy = weight(WeightLevel::Token, OutOfBounds::Mask, 8.0, 9.0, WeightNormalisation::None);
+    is(data.run(&GrpoConfig { off_policy, ..GrpoConfig::default() }).metrics.get("sampling/effective_sample_size").unwrap(), 0.0);
 }
 
 /// The two conventions of empty rows.
