@@ -82,15 +82,15 @@ impl Completion {
     /// A completion that is one span of sampled tokens.
     ///
     /// # Errors
-    /// A sample without tokens, with another number of log-probabilities than tokens, or with a log-probability that is NaN or above 0.
+    /// A sample without tokens, with another number of log-probabilities than tokens, or with a log-probability that is not finite or above 0.
     pub fn from_sample(sample: Sample, current: PolicyVersion) -> Result<Self> {
         if sample.tokens.is_empty() {
             return Err(Error::invalid("sample", "has no token, must have at least one"));
         }
         // 3 ids and 2 log-probs is a broken sampler, not a reason to pad: 0.0 would mean probability 1.
         Error::check_shape("sample log-probs", &[sample.log_probs.len()], &[sample.tokens.len()])?;
-        if let Some(bad) = sample.log_probs.iter().find(|lp| lp.is_nan() || **lp > 1e-3) {
-            return Err(Error::invalid("sample log-prob", format!("{bad}, must be at most 0")));
+        if let Some(bad) = sample.log_probs.iter().find(|lp| !lp.is_finite() || **lp > 1e-3) {
+            return Err(Error::invalid("sample log-prob", format!("{bad}, must be finite and at most 0")));
         }
         Ok(Self {
             spans: vec![Span { role: Role::Policy, len: sample.tokens.len() }],
@@ -148,5 +148,16 @@ impl<T> Group<T> {
             return Err(Error::invalid("group", "has no completion, must have at least one"));
         }
         Ok(Self { id, prompt, completions })
+    }
+}
+
+/// Two groups of one id would be compared with each other.
+pub(crate) fn distinct<T>(groups: &[Group<T>]) -> Result<()> {
+    let mut seen = std::collections::HashSet::with_capacity(groups.len());
+    match groups.iter().find(|group| !seen.insert(group.id)) {
+        Some(twice) => {
+            Err(Error::invalid("group id", format!("{} stands twice, must be unique: give each rollout a step of its own", twice.id.0)))
+        }
+        None => Ok(()),
     }
 }

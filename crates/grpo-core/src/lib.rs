@@ -68,5 +68,5 @@ pub use {
     loss::{LossOutput, StepStats, grpo_loss},
     policy::{Padded, Policy, ReferenceRows, ScoreRequest, Scores, TokenBatch, Want},
     read::to_host,
-    step::{Update, gradients, step_stats},
+    step::{Update, gradients, score_old_and_reference, step_stats},
 };

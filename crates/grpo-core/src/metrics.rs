@@ -56,17 +56,22 @@ impl Entry {
 /// | `kl`, `entropy` | KL term and entropy | tokens |
 /// | `clip_ratio/low_mean`, `/high_mean`, `/region_mean` | share beyond the clip range with a gradient to lose | tokens; completions where there is one ratio a completion |
 /// | `ppo_kl` | log π_old − log π: how far the policy moved since it sampled (verl's name) | tokens |
+/// | `clip_ratio/dual_mean`, `cispo_clip_ratio`, `dppo_mask_ratio`, `threshold_mask_ratio`, `clip_cov_ratio`, `kl_cov_ratio` | what the objective of that name cut, masked or held | tokens |
+/// | `fipo/weight_mean`, `vespo/phi_seq_mean` | the weight of that objective | tokens, completions |
+/// | `entropy/kept_ratio` | share that the top-entropy mask keeps | tokens |
+/// | `cross_entropy`, `squared_drift` | the additions, before their coefficients | chosen tokens, tokens |
+/// | `skipped` | 1 where the step was skipped | – |
 /// | `importance_ratio/mean` | ρ | tokens |
 /// | `importance_ratio/max`, `kl/max` | the largest of any token | – |
 /// | `importance_ratio/bounded`, `kl/bounded` | share of log-ratios cut by the bound | tokens |
-/// | `sampling/sampling_logp_difference/mean` | \|log π_old − log π_sampler\| | tokens |
-/// | `sampling/importance_sampling_ratio/mean`, `/bounded_mean` | the sampler weight w before and after its bounds | tokens |
-/// | `sampling/effective_sample_size` | (Σw)² / (n Σw²) of the bounded weights: 1 if all are equal, near 0 if few do all the work | – |
+/// | `sampling/sampling_logp_difference/mean`, `/max` | \|log π_old − log π_sampler\| | tokens |
+/// | `sampling/importance_sampling_ratio/mean`, `/min`, `/max`, `/bounded_mean` | the sampler weight w before (\|log w\| ≤ 20) and after its bounds | tokens |
+/// | `sampling/effective_sample_size` | (Σw)² / (n Σw²) of the bounded weights: 1 if all are equal, near 0 if few do all the work | tokens |
 /// | `sampling/rejected_ratio`, `off_policy_mask_ratio` | share without a policy term: by divergence from the sampler, by drift | tokens |
 /// | `reward` | total reward | completions with one |
 /// | `reward_std` | std within the group (n − 1) | groups |
 /// | `frac_reward_zero_std` | share of groups without spread: they teach nothing | groups |
-/// | `rewards/NAME/mean` | one function | completions it applies to |
+/// | `rewards/NAME/mean`, `/std` | one function: mean and std (n − 1) over the rollout | completions it applies to |
 /// | `completions/mean_length`, `/min_length`, `/max_length` | tokens | completions |
 /// | `completions/clipped_ratio` | share of truncated completions | completions |
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -158,6 +163,9 @@ impl Metrics {
             for reward in rewards.column(index).into_iter().flatten() {
                 metrics.mean(format!("rewards/{name}/mean"), reward, 1.0, Normaliser::Completion);
             }
+            let present: Vec<f64> = rewards.column(index).into_iter().flatten().collect();
+            let spread = Spread::of(&present, Ddof::Sample);
+            metrics.mean(format!("rewards/{name}/std"), spread.std * spread.count as f64, spread.count as f64, Normaliser::Completion);
         }
         if rewards.failures > 0 {
             metrics.sum("rewards/failures", rewards.failures as f64, Normaliser::Step);

@@ -105,7 +105,7 @@ impl Recipe {
     }
 
     /// DAPO (arXiv 2503.14476): clip higher (0.2, 0.28), token mean, no KL. Its soft overlong penalty and dynamic sampling are
-    /// functions of their own (`overlong`, `filter_groups`).
+    /// types of their own: [`Overlong`](crate::Overlong), [`GroupFilter`](crate::GroupFilter) with [`refill`](crate::refill).
     pub fn dapo() -> Self {
         let config = GrpoConfig {
             objective: Objective::clipped(ClipRange { low: 0.2, high: 0.28 }),

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{BoxError, Error, Result};
-use crate::group::{Group, GroupId};
+use crate::group::{Group, GroupId, distinct};
 use crate::reward::{Reward, RewardFn};
 
 /// What happens when a reward function fails, panics, or returns NaN or an infinity.
@@ -70,7 +70,7 @@ impl<T: Sync> Rewards<T> {
     /// Judges every completion of every group; groups in parallel, the answer in order.
     ///
     /// # Errors
-    /// No function, a weight that is not finite; under [`OnRewardError::Stop`] the first failure in order: an error, a
+    /// No function, a weight that is not finite, two groups of one id; under [`OnRewardError::Stop`] the first failure in order: an error, a
     /// panic, a wrong number of rewards, a reward that is not finite, a step that ends outside the completion.
     pub fn score(&self, groups: &[Group<T>]) -> Result<RewardTable> {
         if self.functions.is_empty() {
@@ -79,6 +79,7 @@ impl<T: Sync> Rewards<T> {
         if let Some((weight, f)) = self.functions.iter().find(|(w, _)| !w.is_finite()) {
             return Err(Error::invalid("reward weight", format!("`{}` has {weight}, must be finite", f.name())));
         }
+        distinct(groups)?;
         let per_group: Vec<Result<(Vec<Vec<Reward>>, usize)>> = groups.par_iter().map(|group| self.score_group(group)).collect();
         let mut table = RewardTable {
             names: self.names().into_iter().map(str::to_owned).collect(),

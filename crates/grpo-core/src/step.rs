@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 
 use crate::batch::{Batch, Reference};
-use crate::config::{GrpoConfig, KlEstimator};
+use crate::config::{GrpoConfig, KlEstimator, OldSource};
 use crate::error::{Error, Result};
 use crate::grad::{accumulate, clip_global_norm};
 use crate::loss::{StepStats, grpo_loss};
@@ -19,7 +19,7 @@ pub struct Update {
     pub metrics: Metrics,
     /// The first parameter whose gradient is not finite, if there is one. The step is then skipped.
     pub non_finite: Option<String>,
-    /// Whether the step is skipped: a gradient is not finite, or no token of the whole step takes part.
+    /// Whether the step is skipped: a gradient is not finite, or all of it is 0 (no group with a spread, no token that takes part).
     pub skipped: bool,
     gradients: GradientsParams,
 }
@@ -102,9 +102,36 @@ pub fn gradients<P: Policy + Module>(policy: &P, batches: &[Batch], step: &StepS
     if let Some(norm) = norm.value {
         metrics.extreme("grad_norm", norm, Normaliser::Max);
     }
-    let skipped = norm.non_finite.is_some() || (step.tokens == 0 && step.chosen == 0);
+    // A gradient of zeros would still decay moments and weights: nothing was taught, nothing moves.
+    let skipped = norm.value.is_none_or(|norm| norm == 0.0);
     metrics.extreme("skipped", f64::from(u8::from(skipped)), Normaliser::Max);
     Ok(Update { metrics, non_finite: norm.non_finite, skipped, gradients: sum })
+}
+
+/// Scores a rollout with what stays fixed while it is used, as far as `config` asks for it: old log-probabilities where several updates, a
+/// stale rollout or a KL outside the loss need them, and what KL needs of the reference.
+///
+/// `policy` is the one that the first update will start from, without autodiff (`policy.valid()`).
+///
+/// # Errors
+/// A policy that fails; β > 0 and no `reference`.
+pub fn score_old_and_reference<P: Policy + ?Sized>(
+    batches: &mut [Batch],
+    policy: &P,
+    reference: Option<&P>,
+    config: &GrpoConfig,
+) -> Result<()> {
+    let several = config.updates_per_rollout > 1 || config.kl_outside_loss().is_some();
+    for batch in batches {
+        if config.off_policy.old == OldSource::Trainer && batch.old().is_none() && (several || batch.staleness() > 0) {
+            batch.score_old(policy)?;
+        }
+        if let Some(kl) = config.kl.filter(|kl| kl.coefficient != 0.0) {
+            let missing = || Error::invalid("reference", format!("none, though the KL coefficient is {}", kl.coefficient));
+            batch.score_reference(reference.ok_or_else(missing)?, kl.estimator)?;
+        }
+    }
+    Ok(())
 }
 
 /// The stats of a whole step: counts and, where the configuration needs it ([`GrpoConfig::needs_step`]), one untracked scoring pass

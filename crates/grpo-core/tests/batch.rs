@@ -53,6 +53,39 @@ fn splitting_cuts_between_groups_and_loses_and_mixes_nothing() {
 }
 
 #[test]
+fn two_groups_of_one_id_are_refused_wherever_groups_are_read() {
+    let twice = [group(5, &[0], 1.0, &[&[1]]), group(5, &[1], 1.0, &[&[2]])];
+    let a = Advantages::PerCompletion(vec![1.0, -1.0]);
+    let rewards = grpo_core::Rewards::new().with(1.0, grpo_core::from_fn("one", |_: &f64, _: &grpo_core::Completion| Ok(1.0.into())));
+    for error in [
+        Batch::new(&twice, &a, 0, &Device::flex()).unwrap_err(),
+        Batch::split(&twice, &a, 1, 0, &Device::flex()).unwrap_err(),
+        rewards.score(&twice).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("group id") && error.to_string().contains("5 stands twice"), "{error}");
+    }
+}
+
+/// Fault A46, once more: a completion may be changed after it was made.
+#[test]
+fn too_few_sampler_log_probs_are_refused_and_not_read_as_certainty() {
+    let mut groups = groups();
+    groups[0].completions[0].sampler_log_probs.pop();
+    let error = Batch::new(&groups, &advantages(), 0, &Device::flex()).unwrap_err().to_string();
+    assert!(error.contains("sampler log-probs") && error.contains("[2]") && error.contains("[3]"), "{error}");
+}
+
+#[test]
+fn an_ignored_completion_has_no_chosen_tokens_either() {
+    let mut batch = Batch::new(&groups()[..1], &Advantages::PerCompletion(vec![1.0, -1.0]), 0, &Device::flex()).unwrap();
+    batch.choose(&[vec![true; 3], vec![true]]).unwrap();
+    batch.ignore(&[true, false]).unwrap();
+    assert_eq!(batch.chosen_host().unwrap(), [false, false, false, true, false, false]);
+    assert_eq!(batch.chosen().unwrap().float().sum().into_scalar::<f32>(), 1.0);
+    assert_eq!(StepStats::of([&batch]).chosen, 1);
+}
+
+#[test]
 fn advantages_of_tokens_stand_at_their_tokens() {
     let rows = Advantages::PerToken(vec![vec![1.0, 2.0, 3.0], vec![4.0]]);
     let batch = Batch::new(&groups()[..1], &rows, 0, &Device::flex()).unwrap();

@@ -74,7 +74,13 @@ fn contradictory_pairs_are_refused_by_both_names() {
     for gradient in [KlGradient::RatioWeighted, KlGradient::StraightThrough] {
         refused(kl(penalty(KlEstimator::Exact, gradient, KlPlace::Loss)), &["KL gradient", "exact", "plain"]);
     }
+    for estimator in [KlEstimator::K2, KlEstimator::Abs] {
+        refused(kl(penalty(estimator, KlGradient::RatioWeighted, KlPlace::Loss)), &["KL gradient", "ratio_weighted", "k2 or abs", "plain"]);
+    }
+    refused(kl(KlPenalty { value_bound: Some(1.0), ..KlPenalty::exact(0.1) }), &["KL value_bound", "exact"]);
     for place in [KlPlace::Reward, KlPlace::Advantage] {
+        let bounded = KlPenalty { value_bound: Some(1.0), ..penalty(KlEstimator::K1, KlGradient::Plain, place) };
+        refused(kl(bounded), &["KL value_bound", "KL place"]);
         for estimator in [KlEstimator::K2, KlEstimator::K3, KlEstimator::Abs, KlEstimator::Exact] {
             refused(kl(penalty(estimator, KlGradient::Plain, place)), &["KL estimator", "k1", "KL place"]);
         }
@@ -83,6 +89,26 @@ fn contradictory_pairs_are_refused_by_both_names() {
     let bypass = OffPolicy { old: OldSource::Sampler, ..OffPolicy::default() };
     refused(off(OffPolicy { weight: Some(WEIGHT), ..bypass }), &["sampler weight", "old = sampler"]);
     refused(off(OffPolicy { rejection: Some(REJECTION), ..bypass }), &["rejection", "old = sampler"]);
+    for reduction in configs::REDUCTIONS.into_iter().filter(|r| *r != Reduction::SequenceMean) {
+        let product = GrpoConfig { ratio: RatioLevel::SequenceSum, reduction, ..GrpoConfig::default() };
+        refused(product, &["reduction", "sequence_sum", "sequence_mean"]);
+    }
+    let real = configs::with(Objective::Real { temperature: 0.5 });
+    let mask = SequenceMask { limit: 0.1, from: OldSource::Trainer };
+    for off_policy in [
+        OffPolicy { weight: Some(WEIGHT), ..OffPolicy::default() },
+        OffPolicy { rejection: Some(REJECTION), ..OffPolicy::default() },
+        OffPolicy { sequence_mask: Some(mask), ..OffPolicy::default() },
+    ] {
+        refused(GrpoConfig { off_policy, ..real.clone() }, &["off_policy", "real"]);
+    }
+    let entropy = EntropySettings { bonus: 0.0, top_fraction: Some(0.2) };
+    refused(GrpoConfig { entropy, ..real }, &["top_fraction", "real"]);
+    let vespo = objectives().into_iter().find(|o| matches!(o, Objective::Vespo { .. })).unwrap();
+    let off_policy = OffPolicy { weight: Some(WEIGHT), ..OffPolicy::default() };
+    refused(GrpoConfig { off_policy, ..objective(vespo) }, &["off_policy weight", "vespo", "old = sampler"]);
+    let twice = vec![Addition::CrossEntropy { coefficient: 0.1 }, Addition::CrossEntropy { coefficient: 0.2 }];
+    refused(GrpoConfig { additions: twice, ..GrpoConfig::default() }, &["additions", "cross_entropy twice"]);
     let dual = |dual| objective(Objective::Clipped { clip: CLIP, dual });
     refused(dual(DualClip::RatioCap(1.28)), &["ratio_cap", "1.28", "clip range high"]);
     assert!(dual(DualClip::RatioCap(1.29)).validate().is_ok());
@@ -124,7 +150,7 @@ fn numbers_out_of_range_are_refused_by_name() {
         );
         refused(
             objective(Objective::Fipo { clip: CLIP, half_life: 1.0, weight_low: 1.0, weight_high: v, safety: 4.0 }),
-            &["FIPO weight_high", "weight_low"],
+            &["FIPO weight_high"],
         );
         refused(objective(Objective::Fipo { clip: CLIP, half_life: 1.0, weight_low: 1.0, weight_high: 1.0, safety: v }), &["FIPO safety"]);
         refused(objective(Objective::Gmpo { low: v, high: 0.4, length_epsilon: 0.0 }), &["GMPO low"]);
@@ -142,12 +168,13 @@ fn numbers_out_of_range_are_refused_by_name() {
         refused(objective(Objective::Real { temperature: v }), &["REAL temperature"]);
         refused(kl(KlPenalty::new(v)), &["KL coefficient"]);
         refused(kl(KlPenalty { value_bound: Some(v), ..KlPenalty::new(0.1) }), &["KL value_bound"]);
+        refused(GrpoConfig { log_ratio_bound: Some(v), ..GrpoConfig::default() }, &["log_ratio_bound", "at most 80"]);
         refused(off(OffPolicy { weight: Some(SamplerWeight { low: v, ..WEIGHT }), ..OffPolicy::default() }), &["sampler weight low"]);
         refused(
             off(OffPolicy { weight: Some(SamplerWeight { high: v, ..WEIGHT }), ..OffPolicy::default() }),
             &["sampler weight high", "low"],
         );
-        refused(off(OffPolicy { rejection: Some(Rejection { high: v, ..REJECTION }), ..OffPolicy::default() }), &["rejection high", "low"]);
+        refused(off(OffPolicy { rejection: Some(Rejection { high: v, ..REJECTION }), ..OffPolicy::default() }), &["rejection high"]);
         refused(
             off(OffPolicy { sequence_mask: Some(SequenceMask { limit: v, from: OldSource::Trainer }), ..OffPolicy::default() }),
             &["sequence_mask"],
@@ -161,6 +188,18 @@ fn numbers_out_of_range_are_refused_by_name() {
         let entropy = EntropySettings { bonus: 0.0, top_fraction: Some(v) };
         refused(GrpoConfig { entropy, ..GrpoConfig::default() }, &["top_fraction"]);
     }
+    refused(GrpoConfig { log_ratio_bound: Some(80.1), ..GrpoConfig::default() }, &["log_ratio_bound", "at most 80"]);
+    // What did not move keeps its weight, and what did not diverge is kept.
+    let weight = |low, high| off(OffPolicy { weight: Some(SamplerWeight { low, high, ..WEIGHT }), ..OffPolicy::default() });
+    refused(weight(0.0, 0.9), &["sampler weight high", "0.9", "at least 1"]);
+    refused(weight(1.1, 2.0), &["sampler weight low", "1.1", "at most 1"]);
+    refused(weight(1.0, 1.0), &["sampler weight high", "above sampler weight low"]);
+    let rejection = Rejection { low: Some(0.01), ..REJECTION };
+    refused(off(OffPolicy { rejection: Some(rejection), ..OffPolicy::default() }), &["rejection low", "0.01", "at most 0"]);
+    let fipo = |weight_low, weight_high, safety| objective(Objective::Fipo { clip: CLIP, half_life: 1.0, weight_low, weight_high, safety });
+    refused(fipo(1.1, 1.2, 4.0), &["FIPO weight_low", "at most 1"]);
+    refused(fipo(0.8, 0.9, 4.0), &["FIPO weight_high", "at least 1"]);
+    refused(fipo(1.0, 1.2, 0.5), &["FIPO safety", "at least 1"]);
     let dual = |dual| objective(Objective::Clipped { clip: CLIP, dual });
     refused(dual(DualClip::LossCap(1.0)), &["loss_cap", "above 1"]);
     refused(objective(Objective::clipped(ClipRange { low: 1.1, high: 0.2 })), &["clip range low", "1.1", "at most 1"]);
@@ -186,8 +225,9 @@ fn the_loss_refuses_a_configuration_that_is_out_of_range() {
 fn every_configuration_survives_json() {
     let mut all: Vec<GrpoConfig> = every().into_iter().map(|(_, config)| config).collect();
     all.extend([GrpoConfig::default(), GrpoConfig::deepseek_math()]);
-    all.push(kl(KlPenalty { place: KlPlace::Reward, ..KlPenalty::new(0.1) }));
-    all.push(kl(KlPenalty { place: KlPlace::Advantage, ..KlPenalty::new(0.1) }));
+    for place in [KlPlace::Reward, KlPlace::Advantage] {
+        all.push(kl(KlPenalty { place, estimator: KlEstimator::K1, ..KlPenalty::new(0.1) }));
+    }
     all.push(off(OffPolicy { max_staleness: Some(3), accept: grpo_core::AcceptedKind::Any, ..OffPolicy::default() }));
     for config in all {
         let json = serde_json::to_string(&config).unwrap();
@@ -201,8 +241,28 @@ fn what_json_leaves_out_is_the_default() {
     let config: GrpoConfig =
         serde_json::from_str(r#"{"reduction": "sequence_mean", "kl": {"coefficient": 0.1, "estimator": "k3"}}"#).unwrap();
     assert_eq!(config, GrpoConfig { reduction: Reduction::SequenceMean, kl: Some(KlPenalty::new(0.1)), ..GrpoConfig::default() });
+    for estimator in ["k1", "k2", "k3", "abs", "exact"] {
+        let json = format!(r#"{{"kl": {{"coefficient": 0.1, "estimator": "{estimator}"}}}}"#);
+        serde_json::from_str::<GrpoConfig>(&json).unwrap_or_else(|error| panic!("{json}: {error}"));
+    }
+    let mask: GrpoConfig = serde_json::from_str(r#"{"off_policy": {"sequence_mask": {"limit": 0.1}}}"#).unwrap();
+    assert_eq!(mask.off_policy.sequence_mask.unwrap().from, OldSource::Sampler);
+    let clipped: GrpoConfig = serde_json::from_str(r#"{"objective": {"clipped": {"clip": {"low": 0.2, "high": 0.2}}}}"#).unwrap();
+    assert_eq!(clipped, GrpoConfig::default());
     let constant: GrpoConfig = serde_json::from_str(r#"{"reduction": {"constant_length": 512}}"#).unwrap();
     assert_eq!(constant.reduction, Reduction::ConstantLength(512));
+}
+
+#[test]
+fn a_file_with_settings_that_contradict_each_other_is_refused_when_it_is_read() {
+    for (json, words) in [
+        (r#"{"updates_per_rollout": 0}"#, "updates_per_rollout"),
+        (r#"{"ratio": "sequence", "reduction": "token_sum"}"#, "token_sum"),
+        (r#"{"kl": {"coefficient": 0.1, "estimator": "k2", "gradient": "ratio_weighted"}}"#, "k2 or abs"),
+    ] {
+        let error = serde_json::from_str::<GrpoConfig>(json).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
 }
 
 /// Trap 7 and trap 15 of the wish list: a misspelt key is an error at every depth, and not a default.

@@ -95,6 +95,15 @@ fn same(a: &[f64], b: &[f64], what: &str) {
 }
 
 /// J = E[Â], what a policy gradient ascends.
+/// Σ over prefixes drawn from `prefixes` of ½ Σ_v |p_v − q_v|.
+fn total_variation(prefixes: &Logits, p: &Logits, q: &Logits) -> f64 {
+    let at = |p: [f64; V], q: [f64; V]| {
+        let (p, q) = (log_softmax(p), log_softmax(q));
+        p.iter().zip(q).map(|(p, q)| (p.exp() - q.exp()).abs() / 2.0).sum::<f64>()
+    };
+    at(p[0], q[0]) + (0..V).map(|a| log_softmax(prefixes[0])[a].exp() * at(p[1 + a], q[1 + a])).sum::<f64>()
+}
+
 fn objective(z: &Logits) -> f64 {
     completions().map(|(a, b)| probability(z, a, b) * ADVANTAGES[a][b]).sum()
 }
@@ -117,19 +126,16 @@ fn on_policy_every_objective_follows_the_policy_gradient() {
             continue;
         }
         for ratio in configs::LEVELS {
-            let reduction = configs::fitting(objective, Reduction::SequenceSum);
+            let one_a_completion = ratio == RatioLevel::SequenceSum;
+            let reduction = configs::fitting(objective, if one_a_completion { Reduction::SequenceMean } else { Reduction::SequenceSum });
             let config = GrpoConfig { objective, ratio, reduction, ..GrpoConfig::default() };
             if config.validate().is_err() {
                 continue;
             }
-            // −∇J, up to a known factor: one a completion counts once a token of the mean; the product once a token.
+            // −∇J, up to a known factor: what is one a token, and the geometric mean, is halved by the mean over two tokens.
             let factor = match (objective, ratio) {
                 (Objective::Gmpo { .. }, _) => 0.5,
-                (_, RatioLevel::SequenceSum)
-                    if !matches!(objective, Objective::Reinforce | Objective::Cispo { .. } | Objective::CispoTwoSided { .. }) =>
-                {
-                    2.0
-                }
+                (Objective::Cispo { .. } | Objective::CispoTwoSided { .. }, RatioLevel::SequenceSum) => 0.5,
                 _ => 1.0,
             };
             let gradient = expected_gradient(&config, &POLICY, None, |a, b| ADVANTAGES[a][b]);
@@ -145,7 +151,7 @@ fn off_policy_the_product_of_ratios_still_follows_the_policy_gradient() {
     let config = GrpoConfig {
         objective: Objective::ImportanceSampling,
         ratio: RatioLevel::SequenceSum,
-        reduction: Reduction::ConstantLength(2),
+        reduction: Reduction::SequenceMean,
         ..GrpoConfig::default()
     };
     let gradient = expected_gradient(&config, &OLD, Some(&OLD), |a, b| ADVANTAGES[a][b]);
@@ -176,7 +182,10 @@ fn on_policy_each_kl_form_has_the_expected_gradient_that_is_documented() {
     let reverse = gradient_of(|z| kl(&POLICY, z, &REFERENCE));
     let forward = gradient_of(|z| kl(&POLICY, &REFERENCE, z));
     assert!(reverse.iter().zip(&forward).any(|(r, f)| (r - f).abs() > 1e-2), "the test can tell them apart");
+    let variation = gradient_of(|z| 2.0 * total_variation(&POLICY, z, &REFERENCE));
     let table = [
+        (E::Abs, G::Plain, &variation),
+        (E::Abs, G::StraightThrough, &reverse),
         (E::K2, G::Plain, &reverse),
         (E::K3, G::Plain, &forward),
         (E::K1, G::RatioWeighted, &reverse),

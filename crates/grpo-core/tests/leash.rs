@@ -10,7 +10,7 @@ use common::configs;
 use common::models::{batch_of, cut, device, group, groups, policy, short};
 use grpo_core::{
     Advantages, Batch, BoxError, GrpoConfig, KlEstimator, KlGradient, KlPenalty, KlPlace, Policy, ScoreRequest, Scores, StepStats,
-    TokenBatch, gradients, to_host,
+    TokenBatch, gradients, score_old_and_reference, to_host,
 };
 
 struct Untouchable;
@@ -40,6 +40,48 @@ fn a_coefficient_of_zero_asks_no_reference_and_a_positive_one_demands_it() {
         let error = gradients(&policy, &batches, &StepStats::of(&batches), &at(0.1, estimator)).unwrap_err().to_string();
         assert!(error.contains("reference") && error.contains("score_reference"), "{error}");
     }
+}
+
+/// It acts before the loss is there; the loss measures it, for an adaptive coefficient, and refuses a batch for which nobody asked the reference.
+#[test]
+fn a_kl_outside_the_loss_is_measured_and_never_forgotten_silently() {
+    let policy = policy(10, DType::F64);
+    let reference = common::models::policy(12, DType::F64).valid();
+    for place in [KlPlace::Reward, KlPlace::Advantage] {
+        let kl = KlPenalty { coefficient: 0.1, estimator: KlEstimator::K1, gradient: KlGradient::Plain, place, value_bound: None };
+        let config = GrpoConfig { kl: Some(kl), ..GrpoConfig::default() };
+        let mut batches = short(2);
+        let error = gradients(&policy, &batches, &StepStats::of(&batches), &config).unwrap_err().to_string();
+        assert!(error.contains("reference log-probs") && error.contains("kl_in_rewards") && error.contains("0.1"), "{error}");
+        let error = score_old_and_reference(&mut batches, &policy.valid(), None, &config).unwrap_err().to_string();
+        assert!(error.contains("reference") && error.contains("0.1"), "{error}");
+        score_old_and_reference(&mut batches, &policy.valid(), Some(&reference), &config).unwrap();
+        let k1 = batches[0].log_ratios_to_reference().unwrap().concat();
+        let update = gradients(&policy, &batches, &StepStats::of(&batches), &config).unwrap();
+        common::close(update.metrics.get("kl").unwrap(), k1.iter().sum::<f64>() / k1.len() as f64, 1e-12, "kl");
+        let without = gradients(&policy, &batches, &StepStats::of(&batches), &GrpoConfig::default()).unwrap();
+        assert_eq!(update.metrics.get("loss"), without.metrics.get("loss"), "the loss itself has no such term");
+    }
+}
+
+#[test]
+fn what_stays_fixed_is_scored_as_far_as_it_is_asked_for() {
+    let policy = policy(10, DType::F32);
+    let scored = |config: &GrpoConfig, reference| {
+        let mut batches = short(2);
+        score_old_and_reference(&mut batches, &policy.valid(), reference, config).unwrap();
+        (batches[0].old().is_some(), batches[0].reference().is_some())
+    };
+    let valid = policy.valid();
+    assert_eq!(scored(&GrpoConfig::default(), None), (false, false));
+    assert_eq!(scored(&GrpoConfig::default(), Some(&valid)), (false, false), "β = 0: the reference is not asked");
+    assert_eq!(scored(&GrpoConfig { updates_per_rollout: 4, ..GrpoConfig::default() }, None), (true, false));
+    for kl in [KlPenalty::new(0.1), KlPenalty::exact(0.1)] {
+        assert_eq!(scored(&GrpoConfig { kl: Some(kl), ..GrpoConfig::default() }, Some(&valid)), (false, true));
+    }
+    let mut stale = [Batch::new(&groups(), &common::models::advantages(), 3, &device()).unwrap()];
+    score_old_and_reference(&mut stale, &valid, None, &GrpoConfig::default()).unwrap();
+    assert!(stale[0].old().is_some());
 }
 
 /// Trap 34, fault B29: one scoring function for all, so that nothing is what it is exactly.

@@ -168,6 +168,19 @@ fn kl_cov_holds_the_tokens_of_highest_covariance() {
 }
 
 #[test]
+fn kl_cov_holds_no_more_than_its_share_of_equal_covariances() {
+    let held = |new: &[f64], advantages: &[f64], fraction| {
+        let mut data = Data::rows(&[new], &[0.0]);
+        data.advantages = vec![advantages.to_vec()];
+        data.run(&with(Objective::KlCov { fraction, coefficient: 1.0 })).metrics.get("kl_cov_ratio").unwrap()
+    };
+    assert_eq!(held(&[-1.0, -2.0, -3.0, -4.0], &[1.0; 4], 0.5), 0.0, "all are 0");
+    assert_eq!(held(&[-1.0, -2.0, -3.0, -4.0], &[1.0; 4], 1.0), 1.0);
+    // c = 0.75 · 1.5 and three times 0.25 · 0.5: the second place is shared by three.
+    assert_eq!(held(&[-1.0, -3.0, -3.0, -3.0], &[1.0, 0.0, 0.0, 0.0], 0.5), 0.25);
+}
+
+#[test]
 fn kl_cov_holds_exactly_its_share_in_32_bits_too() {
     for seed in 0..40 {
         let mut data = Data::random(seed, &[0, 0, 1, 1], &[9, 7, 8, 6]);
@@ -200,6 +213,11 @@ fn real_ranks_within_the_group() {
     is(outcome.gradient[1][0], 0.5); // 1 / 2
     data.advantages = vec![vec![1.0], vec![0.5]];
     is(data.run(&with(real)).loss, 0.0); // one sign: nothing to rank
+    // The mean is over groups that are ranked.
+    let mut two = Data::rows(&[&[2f64.ln() - 3.0], &[-3.0], &[-1.0]], &[1.0, -1.0, 1.0]);
+    two.groups = vec![1, 1, 2];
+    two.old = Some(vec![vec![-3.0], vec![-3.0], vec![-1.0]]);
+    is(two.run(&with(real)).loss, 3f64.ln());
     // At s = 0 the slope is ½ / τ on either side, to all digits of 64 bits.
     let mut level = Data::rows(&[&[-3.0], &[-3.0]], &[1.0, -1.0]);
     level.old = Some(level.new.clone());
@@ -222,11 +240,12 @@ fn the_ratio_of_a_sequence_is_the_geometric_mean_or_the_product() {
     is(at(RatioLevel::Token).loss, -(0.2f64.exp() + 0.4f64.exp()) / 2.0);
     is(at(RatioLevel::Sequence).loss, -1.349_858_807_576_003);
     is(at(RatioLevel::SequenceToken).loss, -1.349_858_807_576_003);
-    is(at(RatioLevel::SequenceSum).loss, -0.6f64.exp());
+    let product =
+        data.run(&GrpoConfig { ratio: RatioLevel::SequenceSum, reduction: Reduction::SequenceMean, ..with(Objective::ImportanceSampling) });
+    is(product.loss, -0.6f64.exp());
+    product.gradient[0].iter().for_each(|g| is(*g, -0.6f64.exp()));
     // Both tokens of the mean share its gradient, s/2 · ½ each from two terms; sequence-token gives each token s · ½.
-    for (level, gradient) in [(RatioLevel::Sequence, 0.3f64.exp() / 2.0), (RatioLevel::SequenceSum, 0.6f64.exp())] {
-        at(level).gradient[0].iter().for_each(|g| is(*g, -gradient));
-    }
+    at(RatioLevel::Sequence).gradient[0].iter().for_each(|g| is(*g, -(0.3f64.exp()) / 2.0));
     let token = at(RatioLevel::SequenceToken).gradient;
     token[0].iter().for_each(|g| is(*g, -(0.3f64.exp()) / 2.0));
 }

@@ -127,6 +127,7 @@ fn a_weight_of_zero_makes_a_metric_and_nothing_else() {
     let table = rewards().with(0.0, length()).score(&groups()).unwrap();
     assert_eq!(table.totals(), rewards().score(&groups()).unwrap().totals());
     assert_eq!(Metrics::of_rollout(&groups(), &table).get("rewards/length/mean"), Some(1.2));
+    common::close(Metrics::of_rollout(&groups(), &table).get("rewards/length/std").unwrap(), 0.2f64.sqrt(), 1e-12, "of 1, 2, 1, 1, 1");
     let table = Rewards::new().with(0.0, length()).score(&groups()).unwrap();
     assert_eq!(table.totals(), [None; 5], "a metric alone is no reward");
 }

@@ -177,6 +177,48 @@ fn a_step_without_tokens_is_skipped_and_counted() {
     assert_eq!(weights(&update.apply(&mut optimizer, 0.1, policy)), before);
 }
 
+/// Also where every group is dead: Adam's old moments would move weights that nothing was said about.
+#[test]
+fn a_step_whose_gradient_is_exactly_0_is_skipped() {
+    let dead = [Batch::new(&groups(), &Advantages::PerCompletion(vec![0.0; 7]), 0, &device()).unwrap()];
+    let (mut policy, mut optimizer) = (policy(6, DType::F32), AdamWConfig::new().with_weight_decay(0.1).init());
+    let alive = cut();
+    policy = gradients(&policy, &alive, &StepStats::of(&alive), &GrpoConfig::default()).unwrap().apply(&mut optimizer, 0.1, policy);
+    let before = weights(&policy);
+    let update = gradients(&policy, &dead, &StepStats::of(&dead), &GrpoConfig::default()).unwrap();
+    assert_eq!((update.skipped, update.metrics.get("grad_norm"), update.non_finite.clone()), (true, Some(0.0), None));
+    assert_eq!(weights(&update.apply(&mut optimizer, 0.1, policy)), before);
+}
+
+#[test]
+fn stats_that_do_not_count_a_micro_batch_are_refused() {
+    let (policy, batches) = (policy(6, DType::F32), cut());
+    for (what, stats) in [("none", StepStats::default()), ("of another", StepStats::of(&batches[..1]))] {
+        let error = gradients(&policy, &batches, &stats, &GrpoConfig::default()).unwrap_err().to_string();
+        assert!(error.contains("step stats") && error.contains("all of the step's batches"), "{what}: {error}");
+    }
+    // More than these is another rank's.
+    gradients(&policy, &batches[..1], &StepStats::of(&batches), &GrpoConfig::default()).unwrap();
+}
+
+/// What ranks send each other.
+#[test]
+fn stats_travel_as_json_and_a_merge_forgets_what_only_a_share_was_seen_for() {
+    let policy = policy(6, DType::F64);
+    let entropy = EntropySettings { top_fraction: Some(0.5), ..EntropySettings::default() };
+    let config = GrpoConfig { entropy, ..GrpoConfig::default() };
+    let batches = cut();
+    let whole = step_stats(&policy.valid(), &batches, &config).unwrap();
+    let share = |part: &[Batch]| {
+        let json = serde_json::to_string(&step_stats(&policy.valid(), part, &config).unwrap()).unwrap();
+        serde_json::from_str::<StepStats>(&json).unwrap()
+    };
+    let mut merged = share(&batches[..1]).merge(share(&batches[1..]));
+    assert!(merged.entropy_threshold().unwrap_err().to_string().contains("not observed"));
+    merged.finish(&config);
+    assert_eq!(merged, whole);
+}
+
 /// Traps 3 and 4: the ratio is never silently 1.
 #[test]
 fn several_updates_or_a_stale_rollout_need_old_log_probs() {

@@ -41,7 +41,6 @@ fn estimators_have_their_values_and_gradients() {
         (E::K1, G::RatioWeighted, 0.5, -0.5, -0.5 + 1.0), // ∇(−d ρ) = (1 − d) at ρ = 1
         (E::K1, G::StraightThrough, 0.5, -0.5, -0.5),
         (E::K2, G::Plain, 0.5, 0.125, -0.5), // ½ · 0.25; −d
-        (E::K2, G::RatioWeighted, 0.5, 0.125, -0.5 + 0.125),
         (E::K2, G::StraightThrough, 0.5, 0.125, -0.5),
         (E::K3, G::Plain, 0.5, e(0.5) - 1.5, 1.0 - e(0.5)),    // 0.148721; 1 − e^d
         (E::K3, G::Plain, -0.5, e(-0.5) - 0.5, 1.0 - e(-0.5)), // 0.106531
@@ -74,6 +73,27 @@ fn a_kl_of_a_difference_of_99_is_that_of_20_and_has_no_gradient() {
     let penalty = KlPenalty { value_bound: Some(10.0), ..KlPenalty::plain_k3(1.0) };
     let run = drift(5.0).run(&GrpoConfig { kl: Some(penalty), ..GrpoConfig::default() });
     assert_eq!((run.loss, run.gradient[0][0]), (10.0, 0.0));
+    assert_eq!(run.metrics.get("kl/bounded"), Some(1.0), "cuts of the value are counted, too");
+}
+
+/// The gradient of a ratio times a positive estimate alone is −: it would make the token less likely the further it fell behind.
+#[test]
+fn a_weighted_kl_never_pushes_away_from_the_reference_where_a_bound_cuts() {
+    for (estimator, value_bound, d) in [
+        (KlEstimator::K3, None, 25.0),
+        (KlEstimator::K3, Some(10.0), 5.0),
+        (KlEstimator::K3, Some(10.0), 2.0),
+        (KlEstimator::K1, None, 25.0),
+        (KlEstimator::K1, Some(1.0), 3.0),
+        (KlEstimator::K3, Some(1.0), -3.0),
+    ] {
+        let kl = KlPenalty { estimator, value_bound, ..KlPenalty::new(1.0) };
+        let gradient = drift(d).run(&GrpoConfig { kl: Some(kl), ..GrpoConfig::default() }).gradient[0][0];
+        assert!(gradient * d <= 0.0, "{estimator:?}, bound {value_bound:?}, d = {d}: {gradient}");
+        if d == 2.0 {
+            close(gradient, -2.0, 1e-12, "inside the bound as ever");
+        }
+    }
 }
 
 #[test]
@@ -196,6 +216,12 @@ fn weights_are_logged_before_and_after_their_bounds() {
     is(metrics.get("sampling/importance_sampling_ratio/mean").unwrap(), 2.5);
     is(metrics.get("sampling/importance_sampling_ratio/bounded_mean").unwrap(), 1.5);
     is(metrics.get("sampling/sampling_logp_difference/mean").unwrap(), 4f64.ln() / 2.0);
+    is(metrics.get("sampling/sampling_logp_difference/max").unwrap(), 4f64.ln());
+    is(metrics.get("sampling/importance_sampling_ratio/min").unwrap(), 1.0);
+    is(metrics.get("sampling/importance_sampling_ratio/max").unwrap(), 4.0);
+    let uncorrected = data.run(&GrpoConfig::default()).metrics;
+    is(uncorrected.get("sampling/sampling_logp_difference/max").unwrap(), 4f64.ln()); // seen also where nothing is done about it
+    assert_eq!(uncorrected.get("sampling/effective_sample_size"), None);
     is(metrics.get("sampling/effective_sample_size").unwrap(), 3f64.powi(2) / (2.0 * 5.0)); // weights 2 and 1
     let data = Data::of_ratios(&[30f64.exp(), 1.0], 1.0);
     let metrics = data.run(&GrpoConfig::default()).metrics;
@@ -306,8 +332,20 @@ fn the_effective_sample_size_of_a_step_does_not_depend_on_how_it_is_cut() {
         assert_eq!(metrics.normaliser("sampling/effective_sample_size"), Some(Normaliser::EffectiveShare));
     }
     // All masked out: no sample has an effect.
-    let off_policy = weight(WeightLevel::Token, OutOfBounds::Mask, 8.0, 9.0, WeightNormalisation::None);
+    data.sampler[1] = data.sampler[0].clone();
+    let off_policy = weight(WeightLevel::Token, OutOfBounds::Mask, 0.0, 1.5, WeightNormalisation::None);
     is(data.run(&GrpoConfig { off_policy, ..GrpoConfig::default() }).metrics.get("sampling/effective_sample_size").unwrap(), 0.0);
+}
+
+#[test]
+fn additions_are_metrics_before_their_coefficients() {
+    let mut data = Data::rows(&[&[-0.5, -1.5]], &[0.0]);
+    data.chosen = vec![vec![true, true]];
+    data.old = Some(vec![vec![-1.0, -1.5]]);
+    let additions = vec![Addition::CrossEntropy { coefficient: 7.0 }, Addition::SquaredDrift { coefficient: 7.0 }];
+    let metrics = data.run(&GrpoConfig { additions, ..GrpoConfig::default() }).metrics;
+    is(metrics.get("cross_entropy").unwrap(), 1.0);
+    is(metrics.get("squared_drift").unwrap(), 0.125);
 }
 
 /// The two conventions of empty rows.

@@ -24,7 +24,8 @@ use burn::optim::AdamWConfig;
 use burn::tensor::Device;
 use clap::Parser as _;
 use grpo_core::{
-    Batch, BoxError, Group, GrpoConfig, Metrics, Prompt, RewardTable, Rewards, RolloutPlan, Update, gradients, rollout, step_stats,
+    Batch, BoxError, Group, GrpoConfig, Metrics, Prompt, RewardTable, Rewards, RolloutPlan, Update, gradients, rollout,
+    score_old_and_reference, step_stats,
 };
 use grpo_lm::{Decoder, LmSampler};
 
@@ -119,9 +120,7 @@ impl Learner {
         let advantages = self.config.estimator.advantages(&rewards.totals(), &rewards.groups)?;
         // batch: tensors, with what the reference says of them.
         let mut batches = Batch::split(&groups, &advantages, self.micro_tokens, step, &self.device)?;
-        if let (Some(reference), Some(kl)) = (&self.reference, self.config.kl) {
-            batches.iter_mut().try_for_each(|batch| batch.score_reference(reference, kl.estimator))?;
-        }
+        score_old_and_reference(&mut batches, &policy.valid(), self.reference.as_ref(), &self.config)?;
         // scores → loss → gradients: one update a rollout, so the old log-probs are the new ones, detached.
         let stats = step_stats(&policy.valid(), &batches, &self.config)?;
         let update = gradients(policy, &batches, &stats, &self.config)?;

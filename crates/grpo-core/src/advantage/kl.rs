@@ -38,6 +38,9 @@ fn check(log_ratios: &[Vec<f64>], masks: &[Vec<bool>], coefficient: f64) -> Resu
 pub fn kl_in_rewards(outcomes: &[Option<f64>], log_ratios: &[Vec<f64>], masks: &[Vec<bool>], coefficient: f64) -> Result<Vec<Vec<f64>>> {
     check(log_ratios, masks, coefficient)?;
     Error::check_shape("outcomes", &[outcomes.len()], &[masks.len()])?;
+    if let Some(row) = outcomes.iter().position(|outcome| outcome.is_some_and(|r| !r.is_finite())) {
+        return Err(Error::invalid("outcome", format!("completion {row} has {:?}, must be finite or missing", outcomes[row])));
+    }
     let row = |((outcome, ratios), mask): ((&Option<f64>, &Vec<f64>), &Vec<bool>)| {
         let mut rewards: Vec<f64> = ratios.iter().zip(mask).map(|(x, m)| if *m { -coefficient * x } else { 0.0 }).collect();
         if let Some(last) = mask.iter().rposition(|m| *m) {
@@ -58,6 +61,11 @@ pub fn kl_in_rewards(outcomes: &[Option<f64>], log_ratios: &[Vec<f64>], masks: &
 pub fn kl_in_advantages(advantages: &Advantages, log_ratios: &[Vec<f64>], masks: &[Vec<bool>], coefficient: f64) -> Result<Advantages> {
     check(log_ratios, masks, coefficient)?;
     let mut rows = advantages.per_token(masks)?;
+    for (row, (values, mask)) in rows.iter().zip(masks).enumerate() {
+        if let Some((t, (bad, _))) = values.iter().zip(mask).enumerate().find(|(_, (a, m))| **m && !a.is_finite()) {
+            return Err(Error::invalid("advantage", format!("completion {row}, token {t} has {bad}, must be finite")));
+        }
+    }
     let counted: Vec<f64> = log_ratios.iter().zip(masks).flat_map(|(r, m)| r.iter().zip(m).filter(|(_, m)| **m).map(|(x, _)| *x)).collect();
     let mean = counted.iter().sum::<f64>() / counted.len().max(1) as f64;
     for ((row, ratios), mask) in rows.iter_mut().zip(log_ratios).zip(masks) {

@@ -6,7 +6,7 @@ use burn::tensor::{Device, TensorData};
 use super::{Batch, Row, SamplerLogProbs, host_f64};
 use crate::advantage::Advantages;
 use crate::error::{Error, Result};
-use crate::group::{Completion, Group, PolicyVersion};
+use crate::group::{Completion, Group, PolicyVersion, distinct};
 use crate::policy::{Padded, TokenBatch};
 use crate::token::{LogProbKind, TokenId};
 
@@ -14,9 +14,10 @@ impl Batch {
     /// A batch of whole groups. `advantages` has one entry a completion, in the order of the groups.
     ///
     /// # Errors
-    /// No group; a number of advantages that does not fit; completions drawn at different temperatures, or greedily: there is
+    /// No group, or two of one id; numbers of advantages or sampler log-probabilities that do not fit; completions drawn at different temperatures, or greedily: there is
     /// no distribution to take a ratio in.
     pub fn new<T>(groups: &[Group<T>], advantages: &Advantages, current: PolicyVersion, device: &Device) -> Result<Self> {
+        distinct(groups)?;
         let completions: Vec<(usize, &Group<T>, &Completion)> =
             groups.iter().enumerate().flat_map(|(p, g)| g.completions.iter().map(move |c| (p, g, c))).collect();
         Error::check_shape("advantages", &[advantages.len()], &[completions.len()])?;
@@ -45,6 +46,8 @@ impl Batch {
         let [n, width] = batch.shape();
         let mut sampler = vec![0.0; n * width];
         for ((_, _, completion), row) in completions.iter().zip(sampler.chunks_mut(width)) {
+            // Too few would read as probability 1.
+            Error::check_shape("sampler log-probs of a completion", &[completion.sampler_log_probs.len()], &[completion.tokens.len()])?;
             row.iter_mut().zip(&completion.sampler_log_probs).for_each(|(place, &lp)| *place = f64::from(lp));
         }
         batch.sampler =
@@ -107,6 +110,7 @@ impl Batch {
         current: PolicyVersion,
         device: &Device,
     ) -> Result<Vec<Self>> {
+        distinct(groups)?;
         let total: usize = groups.iter().map(|g| g.completions.len()).sum();
         Error::check_shape("advantages", &[advantages.len()], &[total])?;
         let (mut batches, mut start, mut first) = (Vec::new(), 0, 0);

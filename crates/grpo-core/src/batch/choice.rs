@@ -8,7 +8,8 @@ use crate::advantage::Advantages;
 use crate::error::{Error, Result};
 
 impl Batch {
-    /// Takes whole completions out of the loss, numerator and denominator: `true` entries of `[N]`. They still were part of their group's baseline.
+    /// Takes whole completions out of the loss, chosen tokens included, numerator and denominator: `true` entries of `[N]`. Count the
+    /// step ([`StepStats`](crate::StepStats)) afterwards. They still were part of their group's baseline.
     ///
     /// # Errors
     /// Another number of entries than completions.
@@ -18,10 +19,16 @@ impl Batch {
         for (row, _) in completions.iter().enumerate().filter(|(_, ignore)| **ignore) {
             self.mask_host[row * width..(row + 1) * width].fill(false);
             self.advantages_host[row * width..(row + 1) * width].fill(0.0);
+            if let Some((chosen, _)) = &mut self.chosen {
+                chosen[row * width..(row + 1) * width].fill(false);
+            }
         }
         let device = self.mask.device();
         self.mask = Tensor::from_data(TensorData::new(self.mask_host.clone(), [n, width]), &device); // [N, Tc]
         self.advantages = host_f64(&self.advantages_host, [n, width], &device); // [N, Tc]
+        if let Some((chosen, on_device)) = &mut self.chosen {
+            *on_device = Tensor::from_data(TensorData::new(chosen.clone(), [n, width]), &device); // [N, Tc]
+        }
         Ok(())
     }
 

@@ -4,6 +4,8 @@ mod build;
 mod choice;
 mod scored;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use burn::Tensor;
 use burn::tensor::{Bool, DType, Device, TensorData};
 
@@ -93,6 +95,18 @@ impl Batch {
     /// The same on the host, row after row.
     pub fn advantages_host(&self) -> &[f64] {
         &self.advantages_host
+    }
+
+    /// Groups that hold completions whose advantages add up to more than 0 and others; completions without a token of the loss do not count.
+    pub(crate) fn mixed_groups(&self) -> BTreeSet<GroupId> {
+        let width = self.shape()[1];
+        let mut signs: BTreeMap<GroupId, [bool; 2]> = BTreeMap::new();
+        for ((&group, advantages), count) in self.groups.iter().zip(self.advantages_host.chunks(width)).zip(self.token_counts()) {
+            if count > 0 {
+                signs.entry(group).or_default()[usize::from(advantages.iter().sum::<f64>() > 0.0)] = true;
+            }
+        }
+        signs.into_iter().filter(|(_, both)| *both == [true, true]).map(|(group, _)| group).collect()
     }
 
     /// L_i: tokens of the loss in each completion.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::objective::{above_0, at_least_0};
+use super::objective::{above_0, at_least_0, share_or_0};
 use crate::error::{Error, Result};
 
 /// What the weight w = π_old / π_sampler is taken over.
@@ -40,10 +40,10 @@ pub struct SamplerWeight {
     pub level: WeightLevel,
     /// What happens outside the bounds.
     pub outside: OutOfBounds,
-    /// Lower bound, at least 0.
+    /// Lower bound, between 0 and 1: a token on which sampler and policy agree has weight 1.
     #[serde(default)]
     pub low: f64,
-    /// Upper bound, above the lower one.
+    /// Upper bound, at least 1 and above the lower one.
     pub high: f64,
     /// Divide by the mean weight over the step's tokens.
     #[serde(default)]
@@ -69,10 +69,10 @@ pub struct Rejection {
     pub divergence: Divergence,
     /// What it is taken over.
     pub over: RejectionLevel,
-    /// Smallest divergence that is kept. `None`: no lower bound.
+    /// Smallest divergence that is kept, at most 0: what did not diverge is kept. `None`: no lower bound.
     #[serde(default)]
     pub low: Option<f64>,
-    /// Largest divergence that is kept.
+    /// Largest divergence that is kept, at least 0.
     pub high: f64,
 }
 
@@ -125,9 +125,14 @@ pub enum OldSource {
 pub struct SequenceMask {
     /// The largest mean drift that is kept, in nats a token, above 0.
     pub limit: f64,
-    /// What the drift is measured from.
-    #[serde(default)]
+    /// What the drift is measured from. Left out in a file: the sampler, as both have it. From the trainer's log-probabilities nothing
+    /// has drifted before the first update.
+    #[serde(default = "sampler")]
     pub from: OldSource,
+}
+
+fn sampler() -> OldSource {
+    OldSource::Sampler
 }
 
 /// What the sampler's log-probabilities may be.
@@ -142,7 +147,8 @@ pub enum AcceptedKind {
     Any,
 }
 
-/// Off-policy settings. The default corrects nothing and refuses stale rollouts that have no old log-probabilities.
+/// Off-policy settings. All of them act on a token's own term: a token that is masked still stands in the ratio of its sequence, where the
+/// ratio is one of the sequence, and in the mean of GMPO. The default corrects nothing and refuses stale rollouts that have no old log-probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OffPolicy {
@@ -171,17 +177,18 @@ impl OffPolicy {
 
     pub(super) fn validate(&self) -> Result<()> {
         if let Some(weight) = self.weight {
-            at_least_0("sampler weight low", weight.low)?;
-            if !(weight.high.is_finite() && weight.high > weight.low) {
-                return Err(Error::config("sampler weight high", weight.high, "finite and above sampler weight low"));
+            share_or_0("sampler weight low", weight.low)?;
+            if !(weight.high.is_finite() && weight.high >= 1.0 && weight.high > weight.low) {
+                return Err(Error::config("sampler weight high", weight.high, "finite, at least 1 and above sampler weight low"));
             }
             if self.old == OldSource::Sampler {
                 return Err(Error::config("sampler weight", "set, with old = sampler", "none: the mismatch is in the ratio already"));
             }
         }
         if let Some(rejection) = self.rejection {
-            if !rejection.high.is_finite() || rejection.low.is_some_and(|low| low.is_nan() || low >= rejection.high) {
-                return Err(Error::config("rejection high", rejection.high, "finite and above rejection low"));
+            at_least_0("rejection high", rejection.high)?;
+            if let Some(low) = rejection.low.filter(|low| low.is_nan() || *low > 0.0) {
+                return Err(Error::config("rejection low", low, "at most 0"));
             }
             if self.old == OldSource::Sampler {
                 return Err(Error::config("rejection", "set, with old = sampler", "none: old and sampler are the same there"));

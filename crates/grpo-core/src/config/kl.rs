@@ -16,21 +16,20 @@ pub enum KlEstimator {
     K2,
     /// e^d − d − 1 ≥ 0. Unbiased in value, on-policy; its plain gradient is that of the *forward* KL(π_ref ‖ π).
     K3,
-    /// |d|. A bound on the drift, no estimate of the KL.
+    /// |d|. A bound on the drift, no estimate of the KL; its plain gradient is that of twice the total variation, on-policy.
     Abs,
     /// Σ_v π_v (log π_v − log π_ref,v): the KL itself, over the whole vocabulary, with its own gradient.
     Exact,
 }
 
 /// How the KL term is differentiated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum KlGradient {
     /// The estimator as it is written.
     Plain,
-    /// The estimator × ρ, ρ differentiated, too: the gradient of the reverse KL without bias, also off-policy (DeepSeek-V3.2, arXiv 2512.02556).
-    #[default]
+    /// k1 or k3 × ρ, ρ differentiated, too: the gradient of the reverse KL without bias, also off-policy (DeepSeek-V3.2, arXiv 2512.02556).
     RatioWeighted,
     /// The value of the estimator, the gradient of k2 (straight-through; verl's `+` forms).
     StraightThrough,
@@ -52,21 +51,40 @@ pub enum KlPlace {
 
 /// β · KL(π ‖ π_ref).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "Written")]
 pub struct KlPenalty {
     /// β ≥ 0. 0 means that no reference is asked for anything.
     pub coefficient: f64,
     /// The estimator.
     pub estimator: KlEstimator,
-    /// Its gradient.
-    #[serde(default)]
+    /// Its gradient. Left out in a file: ratio-weighted for k1 and k3, plain for the others.
     pub gradient: KlGradient,
     /// Where it acts.
-    #[serde(default)]
     pub place: KlPlace,
     /// The value is bounded to ± this after it was taken, and has no gradient beyond (verl: 10). `None`: unbounded.
-    #[serde(default)]
     pub value_bound: Option<f64>,
+}
+
+/// A [`KlPenalty`] as it is written in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    coefficient: f64,
+    estimator: KlEstimator,
+    gradient: Option<KlGradient>,
+    #[serde(default)]
+    place: KlPlace,
+    value_bound: Option<f64>,
+}
+
+impl From<Written> for KlPenalty {
+    fn from(Written { coefficient, estimator, gradient, place, value_bound }: Written) -> Self {
+        let usual = match estimator {
+            KlEstimator::K1 | KlEstimator::K3 => KlGradient::RatioWeighted,
+            KlEstimator::K2 | KlEstimator::Abs | KlEstimator::Exact => KlGradient::Plain,
+        };
+        Self { coefficient, estimator, gradient: gradient.unwrap_or(usual), place, value_bound }
+    }
 }
 
 impl KlPenalty {
@@ -98,6 +116,17 @@ impl KlPenalty {
             )),
             (KlEstimator::Exact, KlGradient::RatioWeighted | KlGradient::StraightThrough, _) => {
                 Err(Error::config("KL gradient", "not plain, with estimator exact", "plain: the exact KL needs no correction"))
+            }
+            (KlEstimator::K2 | KlEstimator::Abs, KlGradient::RatioWeighted, _) => Err(Error::config(
+                "KL gradient",
+                "ratio_weighted, with estimator k2 or abs",
+                "plain or straight_through: weighted by the ratio these have no KL's gradient",
+            )),
+            (KlEstimator::Exact, _, _) if self.value_bound.is_some() => {
+                Err(Error::config("KL value_bound", "set, with estimator exact", "none: it has no log-ratio that could run away"))
+            }
+            (_, _, KlPlace::Reward | KlPlace::Advantage) if self.value_bound.is_some() => {
+                Err(Error::config("KL value_bound", "set, with KL place reward or advantage", "none: bound the rewards or advantages"))
             }
             (KlEstimator::K1, _, KlPlace::Reward | KlPlace::Advantage) => Ok(()),
             (_, _, KlPlace::Reward | KlPlace::Advantage) => Err(Error::config(

@@ -4,7 +4,7 @@ mod correction;
 mod kl;
 mod objective;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::advantage::Estimator;
 use crate::error::{Error, Result};
@@ -94,7 +94,7 @@ pub enum Addition {
 /// assert!(config.validate().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
 pub struct GrpoConfig {
     /// How rewards become advantages.
     pub estimator: Estimator,
@@ -116,12 +116,28 @@ pub struct GrpoConfig {
     pub counted_rows: CountedRows,
     /// Added to L_i in [`Reduction::SequenceMean`]: 0, or 1e-8 as verl has it.
     pub length_epsilon: f64,
-    /// Log-ratios are bounded to ± this before `exp`; beyond it a token has no gradient, and is counted. `None`: unbounded.
+    /// Log-ratios are bounded to ± this, above 0 and at most 80, before `exp`; beyond it the ratio has no gradient, and is counted. `None`: unbounded.
     pub log_ratio_bound: Option<f64>,
-    /// Optimiser steps on one rollout (μ), at least 1. Above 1 the batch must hold old log-probabilities.
+    /// Optimiser steps on one rollout, at least 1. Above 1 the batch must hold old log-probabilities. Whether each step takes all of the
+    /// rollout (μ of DeepSeekMath, `num_iterations` of TRL) or a mini-batch of its own (PPO, DAPO, GSPO) is the loop's to choose.
     pub updates_per_rollout: usize,
     /// The global gradient norm is scaled down to this. `None`: never.
     pub max_grad_norm: Option<f64>,
+}
+
+impl Serialize for GrpoConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// What is read is [validated](GrpoConfig::validate): a file with settings that contradict each other is refused before anything is sampled.
+impl<'de> Deserialize<'de> for GrpoConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let config = Self::deserialize(deserializer)?;
+        config.validate().map_err(serde::de::Error::custom)?;
+        Ok(config)
+    }
 }
 
 impl Default for GrpoConfig {
@@ -148,6 +164,11 @@ impl GrpoConfig {
     /// The penalty that acts in the loss, where it is not 0. β = 0 asks no reference for anything.
     pub fn kl_in_loss(&self) -> Option<KlPenalty> {
         self.kl.filter(|kl| kl.coefficient != 0.0 && kl.place == KlPlace::Loss)
+    }
+
+    /// The penalty that acts in rewards or advantages, where it is not 0. The loss only measures it.
+    pub fn kl_outside_loss(&self) -> Option<KlPenalty> {
+        self.kl.filter(|kl| kl.coefficient != 0.0 && kl.place != KlPlace::Loss)
     }
 
     /// Whether a reference is asked for anything, wherever its answer goes.
@@ -182,7 +203,9 @@ impl GrpoConfig {
             return Err(Error::config("reduction constant_length", 0, "at least 1"));
         }
         at_least_0("length_epsilon", self.length_epsilon)?;
-        self.log_ratio_bound.map_or(Ok(()), |bound| above_0("log_ratio_bound", bound))?;
+        if let Some(bound) = self.log_ratio_bound.filter(|bound| !(*bound > 0.0 && *bound <= 80.0)) {
+            return Err(Error::config("log_ratio_bound", bound, "above 0 and at most 80: e^89 is infinite in 32 bits"));
+        }
         if self.updates_per_rollout == 0 {
             return Err(Error::config("updates_per_rollout", 0, "at least 1"));
         }
@@ -228,7 +251,35 @@ impl GrpoConfig {
                 "sequence_mean: its term is one a completion",
             ));
         }
-        if matches!(self.objective, Objective::Real { .. }) && self.reduction != Reduction::PromptTokenMean {
+        if self.ratio == RatioLevel::SequenceSum && self.reduction != Reduction::SequenceMean {
+            return Err(Error::config(
+                "reduction",
+                "not sequence_mean, with ratio sequence_sum",
+                "sequence_mean: the ratio is one a completion, and its gradient would count once a token",
+            ));
+        }
+        let of_the_group = matches!(self.objective, Objective::Real { .. });
+        let off = &self.off_policy;
+        let by_token =
+            off.weight.is_some() || off.rejection.is_some() || off.sequence_mask.is_some() || self.entropy.top_fraction.is_some();
+        if of_the_group && by_token {
+            return Err(Error::config(
+                "off_policy weight, rejection, sequence_mask or entropy top_fraction",
+                "set, with objective real",
+                "none: its term is one a group, so that what is left out would still be ranked",
+            ));
+        }
+        if matches!(self.objective, Objective::Vespo { .. }) && off.weight.is_some() {
+            return Err(Error::config(
+                "off_policy weight",
+                "set, with objective vespo",
+                "none: with off_policy old = sampler the mismatch stands inside vespo's own weight",
+            ));
+        }
+        if self.additions.iter().filter(|a| matches!(a, Addition::CrossEntropy { .. })).count() > 1 {
+            return Err(Error::config("additions", "cross_entropy twice", "once: there is one choice of tokens a batch"));
+        }
+        if of_the_group && self.reduction != Reduction::PromptTokenMean {
             return Err(Error::config(
                 "reduction",
                 "not prompt_token_mean, with objective real",

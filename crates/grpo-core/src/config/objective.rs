@@ -21,9 +21,7 @@ impl ClipRange {
     }
 
     fn validate(self) -> Result<()> {
-        if !(0.0..=1.0).contains(&self.low) {
-            return Err(Error::config("clip range low", self.low, "at least 0 and at most 1"));
-        }
+        share_or_0("clip range low", self.low)?;
         at_least_0("clip range high", self.high)
     }
 }
@@ -43,11 +41,12 @@ impl WeightCap {
 }
 
 /// What bounds the surrogate −ρ Â where clipping does not: for Â < 0 above 1 + high.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DualClip {
     /// Only the clip range: unbounded for Â < 0.
+    #[default]
     None,
     /// ρ ← min(ρ, δ) in the unclipped branch, δ > 1 + high (INTELLECT-2, arXiv 2505.07291; TRL's `delta`).
     RatioCap(f64),
@@ -65,6 +64,7 @@ pub enum Objective {
         /// The clip range.
         clip: ClipRange,
         /// What bounds it for Â < 0.
+        #[serde(default)]
         dual: DualClip,
     },
     /// −ρ Â: importance sampling without any bound.
@@ -154,14 +154,14 @@ pub enum Objective {
         clip: ClipRange,
         /// Tokens until a later log-ratio counts half: γ = 2^(−1/half_life).
         half_life: f64,
-        /// Bounds of the weight.
+        /// Bounds of the weight, with 1 between them.
         weight_low: f64,
         /// See `weight_low`.
         weight_high: f64,
-        /// Tokens with ρ above this stay out of the sum; and where Â < 0 their own weight lies in [0.8, 1].
+        /// At least 1. Tokens with ρ above this stay out of the sum; and where Â < 0 their own weight lies in [0.8, 1].
         safety: f64,
     },
-    /// log(1 + Σ_{Â ≤ 0} e^{s/τ}) + log(1 + Σ_{Â > 0} e^{−s/τ}) per group, s = mean_t x: a ranking, not a ratio (REAL, arXiv 2602.05630). Groups without both signs give 0.
+    /// log(1 + Σ_{Â ≤ 0} e^{s/τ}) + log(1 + Σ_{Â > 0} e^{−s/τ}) per group, s = mean_t x: a ranking, not a ratio (REAL, arXiv 2602.05630). The mean is over groups that have both signs.
     Real {
         /// τ > 0.
         temperature: f64,
@@ -246,13 +246,13 @@ impl Objective {
             Self::Fipo { clip, half_life, weight_low, weight_high, safety } => {
                 clip.validate()?;
                 above_0("FIPO half_life", half_life)?;
-                above_0("FIPO safety", safety)?;
-                at_least_0("FIPO weight_low", weight_low)?;
-                if weight_low <= weight_high && weight_high.is_finite() {
-                    Ok(())
-                } else {
-                    Err(Error::config("FIPO weight_high", weight_high, "finite and at least FIPO weight_low"))
+                share_or_0("FIPO weight_low", weight_low)?;
+                for (field, value) in [("FIPO weight_high", weight_high), ("FIPO safety", safety)] {
+                    if !(value.is_finite() && value >= 1.0) {
+                        return Err(Error::config(field, value, "finite and at least 1: a token that did not move keeps its weight"));
+                    }
                 }
+                Ok(())
             }
             Self::Real { temperature } => above_0("REAL temperature", temperature),
         }
@@ -265,6 +265,10 @@ pub(super) fn above_0(field: &'static str, value: f64) -> Result<()> {
 
 pub(super) fn at_least_0(field: &'static str, value: f64) -> Result<()> {
     if value.is_finite() && value >= 0.0 { Ok(()) } else { Err(Error::config(field, value, "finite and at least 0")) }
+}
+
+pub(super) fn share_or_0(field: &'static str, value: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(Error::config(field, value, "at least 0 and at most 1")) }
 }
 
 pub(super) fn share(field: &'static str, value: f64) -> Result<()> {

@@ -16,26 +16,34 @@ use crate::metrics::Normaliser;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Correction {
-    /// The factor of each token.
-    pub factor: Tensor<2>,
+    /// The factor of each token; `None` where nothing is asked for.
+    pub factor: Option<Tensor<2>>,
     /// Quantities for metrics, by name.
     pub events: Vec<Event>,
 }
 
-/// The factor of each token: sampler weight × rejection × off-policy sequence mask. `None` where nothing is asked for.
+/// The factor of each token: sampler weight × rejection × off-policy sequence mask. How far sampler and trainer are apart is measured
+/// wherever the sampler's log-probabilities can be read.
 ///
 /// # Errors
 /// Sampler log-probabilities that are missing or of a kind that is not accepted; weights normalised by a step that was not observed.
-pub fn correction(settings: &OffPolicy, terms: &Terms, batch: &Batch, step: &StepStats) -> Result<Option<Correction>> {
+pub fn correction(settings: &OffPolicy, terms: &Terms, batch: &Batch, step: &StepStats) -> Result<Correction> {
     let mut events = Vec::new();
     let mut factor: Option<Tensor<2>> = None;
     let multiply = |factor: &mut Option<Tensor<2>>, by: Tensor<2>| *factor = Some(factor.take().map_or(by.clone(), |f| f * by));
-    if settings.weight.is_some() || settings.rejection.is_some() {
-        let sampler = batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
+    let sampler = match batch.sampler_log_probs(settings.accept) {
+        Err(problem) if settings.weight.is_some() || settings.rejection.is_some() => return Err(problem),
+        sampler => sampler.ok().filter(|_| settings.old == OldSource::Trainer),
+    };
+    if let Some(sampler) = sampler {
+        let sampler = sampler.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0); // [N, Tc]
         let x = terms.old.clone() - sampler; // [N, Tc]
         events.push(Event::of_tokens("sampling/sampling_logp_difference/mean", x.clone().abs()));
+        events.push(Event { name: "sampling/sampling_logp_difference/max", values: x.clone().abs(), over: Normaliser::Max });
         if let Some(weight) = &settings.weight {
             let (raw, mut bounded) = sampler_weight(weight, terms, x.clone()); // [N, Tc]
+            events.push(Event { name: "sampling/importance_sampling_ratio/min", values: raw.clone(), over: Normaliser::Min });
+            events.push(Event { name: "sampling/importance_sampling_ratio/max", values: raw.clone(), over: Normaliser::Max });
             events.push(Event::of_tokens("sampling/importance_sampling_ratio/mean", raw));
             if weight.normalise == WeightNormalisation::StepMean {
                 bounded = bounded / step.mean_weight()?;
@@ -60,7 +68,7 @@ pub fn correction(settings: &OffPolicy, terms: &Terms, batch: &Batch, step: &Ste
         events.push(Event::of_tokens("off_policy_mask_ratio", terms.indicator(out.clone())));
         multiply(&mut factor, terms.indicator(out.bool_not()));
     }
-    Ok(factor.map(|factor| Correction { factor, events }))
+    Ok(Correction { factor, events })
 }
 
 /// w = e^x before and after its bounds; x = log π_old − log π_sampler, 0 at masked places, bounded to ± 20 before `exp`.

@@ -29,6 +29,7 @@ use crate::metrics::{Metrics, Normaliser};
 use crate::policy::Scores;
 
 pub use correction::{Correction, correction};
+use kl::kl_seen;
 pub use kl::{KlTerm, kl_estimate, kl_term};
 pub use objective::{PolicyTerm, policy_term};
 pub use ratio::{LogRatio, at_level, log_ratio};
@@ -72,8 +73,8 @@ impl LossOutput {
                 (Normaliser::EffectiveShare, &[sum, squares]) => metrics.effective_share(name, sum, squares, count as f64),
                 (Normaliser::Step, &[value]) => metrics.sum(name, value, over),
                 // Over no token there is no largest value.
-                (Normaliser::Max, _) if count == 0 => {}
-                (Normaliser::Max, &[value]) => metrics.extreme(name, value, over),
+                (Normaliser::Max | Normaliser::Min, _) if count == 0 => {}
+                (Normaliser::Max | Normaliser::Min, &[value]) => metrics.extreme(name, value, over),
                 (_, &[value]) => metrics.mean(name, value, count as f64, over),
                 _ => {}
             }
@@ -88,7 +89,7 @@ impl LossOutput {
 /// Without old log-probabilities, the policy's own, detached, take their place: the ratio is then 1 and has a gradient.
 ///
 /// # Errors
-/// A configuration out of range; shapes that do not fit; no old log-probabilities where the rollout is stale or serves
+/// A configuration out of range; a batch that `step` does not count; shapes that do not fit; no old log-probabilities where the rollout is stale or serves
 /// several updates; a rollout staler than allowed; β > 0 and no reference; scores that lack what was to be asked for.
 ///
 /// # Source
@@ -96,6 +97,7 @@ impl LossOutput {
 pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoConfig) -> Result<LossOutput> {
     config.validate()?;
     batch.check_fresh(config)?;
+    step.check_holds(batch)?;
     let terms = Terms::new(new, batch, config)?;
     let mut sums = Sums { terms: &terms, tokens: batch.token_counts().iter().sum(), sums: Vec::new() };
 
@@ -112,9 +114,10 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
         sums.push("entropy/kept_ratio", kept.clone());
         per_token = per_token * kept;
     }
-    if let Some(correction) = correction(&config.off_policy, &terms, batch, step)? {
-        sums.extend(correction.events);
-        per_token = per_token * correction.factor;
+    let correction = correction(&config.off_policy, &terms, batch, step)?;
+    sums.extend(correction.events);
+    if let Some(factor) = correction.factor {
+        per_token = per_token * factor;
     }
     if let Some(penalty) = config.kl_in_loss() {
         let kl = kl_term(&penalty, new, &terms, batch, config.log_ratio_bound)?;
@@ -123,9 +126,14 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
         sums.push("kl/bounded", kl.bounded);
         per_token = per_token + kl.value * penalty.coefficient; // [N, Tc]
     }
+    if let Some(penalty) = config.kl_outside_loss() {
+        sums.push("kl", kl_seen(&penalty, &terms, batch)?);
+    }
     for addition in &config.additions {
         if let Addition::SquaredDrift { coefficient } = addition {
-            per_token = per_token + terms.token.raw.clone().square() * *coefficient; // [N, Tc]
+            let drift = terms.token.raw.clone().square(); // [N, Tc]
+            sums.push("squared_drift", drift.clone());
+            per_token = per_token + drift * *coefficient; // [N, Tc]
         }
     }
 
@@ -147,6 +155,9 @@ pub fn grpo_loss(new: &Scores, batch: &Batch, step: &StepStats, config: &GrpoCon
                 )
             })?; // [N, Tc]
             let picked = new.log_probs.clone().cast(terms.dtype()).mask_fill(chosen.bool_not(), 0.0); // [N, Tc]
+            let count = batch.chosen_host().map_or(0, |chosen| chosen.iter().filter(|&&c| c).count());
+            let value = picked.clone().inner().sum().neg(); // [1]
+            sums.sums.push(Sum { name: "cross_entropy", value, count, over: Normaliser::Token });
             loss = loss - picked.sum() * (coefficient / step.chosen.max(1) as f64);
         }
     }
@@ -187,6 +198,11 @@ impl Sums<'_> {
         self.sums.push(Sum { name, value, count: self.tokens, over: Normaliser::Max });
     }
 
+    fn minimum(&mut self, name: &'static str, values: Tensor<2>) {
+        let value = values.inner().mask_fill(self.terms.ignored.clone(), f64::from(f32::MAX)).min(); // [1]
+        self.sums.push(Sum { name, value, count: self.tokens, over: Normaliser::Min });
+    }
+
     fn extend(&mut self, events: Vec<Event>) {
         for Event { name, values, over } in events {
             match over {
@@ -195,6 +211,8 @@ impl Sums<'_> {
                     self.sums.push(Sum { name, value: values.inner().sum(), count, over });
                 }
                 Normaliser::EffectiveShare => self.effective_share(name, values),
+                Normaliser::Max => self.maximum(name, values),
+                Normaliser::Min => self.minimum(name, values),
                 _ => self.push(name, values),
             }
         }

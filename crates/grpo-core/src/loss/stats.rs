@@ -1,6 +1,8 @@
 //! What must be known of the whole optimiser step before its first micro-batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use crate::batch::Batch;
 use crate::config::{GrpoConfig, Objective, WeightNormalisation};
@@ -8,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::group::GroupId;
 use crate::policy::Scores;
 use crate::read::to_host;
+use crate::sampler::group_seed;
 
 use super::correction::sampler_weight;
 use super::entropies;
@@ -15,7 +18,7 @@ use super::terms::Terms;
 
 /// The whole optimiser step, over all its micro-batches and ranks: counts, which are the normaliser of every reduction, and what
 /// some objectives and masks need besides ([`observe`](Self::observe)).
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StepStats {
     /// Completions, those without a token of the loss included.
@@ -28,13 +31,15 @@ pub struct StepStats {
     pub chosen: usize,
     /// Micro-batches.
     pub micro_batches: usize,
+    /// Groups that hold completions with an advantage above 0 and others.
+    pub mixed_groups: BTreeSet<GroupId>,
     /// Tokens of the loss in each group that has any.
     pub group_tokens: BTreeMap<GroupId, usize>,
     observed: Observed,
 }
 
 /// Values of each token of the step, in the order they were observed.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Observed {
     advantages: Vec<f64>,
     log_probs: Vec<f64>,
@@ -48,7 +53,7 @@ struct Observed {
 }
 
 /// What covariances are measured against.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CovarianceStats {
     /// Mean advantage over the step's tokens.
@@ -74,11 +79,31 @@ impl StepStats {
                     *stats.group_tokens.entry(group).or_default() += count;
                 }
             }
+            stats.mixed_groups.extend(batch.mixed_groups());
         }
         stats
     }
 
-    /// The stats of two shares of a step (two ranks, two halves) together. Observations are joined, too; then [`finish`](Self::finish) again.
+    /// Refuses a micro-batch that these stats cannot have counted.
+    pub(crate) fn check_holds(&self, batch: &Batch) -> Result<()> {
+        let here = Self::of([batch]);
+        let counted = here.group_tokens.iter().all(|(group, &tokens)| self.group_tokens.get(group).is_some_and(|&all| tokens <= all));
+        if counted && here.completions <= self.completions && here.chosen <= self.chosen {
+            return Ok(());
+        }
+        let problem = format!(
+            "count {} completions and {} tokens of {} groups, but not this micro-batch's {} and {}: count all of the step's batches",
+            self.completions,
+            self.tokens,
+            self.group_tokens.len(),
+            here.completions,
+            here.tokens
+        );
+        Err(Error::invalid("step stats", problem))
+    }
+
+    /// The stats of two shares of a step (two ranks, two halves) together. Observations are joined, too; thresholds and means of the shares
+    /// are dropped: [`finish`](Self::finish) takes those of the whole.
     pub fn merge(mut self, other: Self) -> Self {
         self.completions += other.completions;
         self.non_empty += other.non_empty;
@@ -88,7 +113,9 @@ impl StepStats {
         for (group, tokens) in other.group_tokens {
             *self.group_tokens.entry(group).or_default() += tokens;
         }
+        self.mixed_groups.extend(other.mixed_groups);
         let (mine, theirs) = (&mut self.observed, other.observed);
+        (mine.entropy_threshold, mine.mean_weight, mine.covariance) = (None, None, None);
         mine.advantages.extend(theirs.advantages);
         mine.log_probs.extend(theirs.log_probs);
         mine.candidates.extend(theirs.candidates);
@@ -148,9 +175,11 @@ impl StepStats {
             Objective::KlCov { fraction, .. } => {
                 let mut largest: Vec<f64> = covariances().collect();
                 largest.sort_by(|a, b| b.total_cmp(a));
+                let (held, others) = largest.split_at(count(fraction, largest.len()).min(largest.len()));
                 // Half way to the first that is not held: a device of 32 bits, which rounds otherwise than the host, holds the same tokens.
-                largest.get(count(fraction, largest.len()) - 1).map_or(f64::INFINITY, |&last| {
-                    largest.iter().find(|c| **c < last).map_or(f64::NEG_INFINITY, |next| (last + next) / 2.0)
+                // Of equal ones none is held rather than more than the share.
+                others.first().map_or(f64::NEG_INFINITY, |&next| {
+                    held.iter().rev().find(|c| **c > next).map_or(f64::INFINITY, |last| (last + next) / 2.0)
                 })
             }
             Objective::ClipCov { fraction, low, high, .. } => {
@@ -210,16 +239,16 @@ fn quantile(values: &[f64], q: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// A number in [0, 1) for each place: a function of the seed, the group, the row within its group and the place in the row.
+/// A number in [0, 1) for each place: a function of the seed, the group, the completion's tokens of the loss and the place, so that neither
+/// order nor the cut into micro-batches matters. Completions that say the same share their numbers.
 pub(super) fn draw(batch: &Batch, seed: u64) -> Vec<f64> {
     let width = batch.shape()[1];
-    let mut seen: BTreeMap<GroupId, u64> = BTreeMap::new();
+    let completions = batch.tokens().completions();
     let mut draws = Vec::with_capacity(batch.groups().len() * width);
-    for &group in batch.groups() {
-        let row = seen.entry(group).or_default();
-        let row_seed = crate::sampler::group_seed(seed, group.0, *row);
-        *row += 1;
-        draws.extend((0..width).map(|t| (crate::sampler::group_seed(row_seed, 0, t as u64) >> 11) as f64 / (1u64 << 53) as f64));
+    for ((row, &group), mask) in batch.groups().iter().enumerate().zip(batch.mask_host().chunks(width)) {
+        let said = completions.row(row).iter().zip(mask).filter(|(_, counts)| **counts);
+        let row_seed = said.fold(group_seed(seed, group.0, 0), |seed, (&token, _)| group_seed(seed, 0, u64::from(token)));
+        draws.extend((0..width).map(|t| (group_seed(row_seed, 0, t as u64) >> 11) as f64 / (1u64 << 53) as f64));
     }
     draws
 }

@@ -77,7 +77,9 @@ pub fn policy_terms() -> Vec<Named> {
     all.push(("length epsilon".to_owned(), GrpoConfig { length_epsilon: 0.5, ..rows }));
     for bound in [None, Some(0.3)] {
         for ratio in LEVELS {
-            let config = GrpoConfig { log_ratio_bound: bound, ratio, objective: Objective::ImportanceSampling, ..GrpoConfig::default() };
+            let reduction = if ratio == RatioLevel::SequenceSum { Reduction::SequenceMean } else { Reduction::TokenMean };
+            let objective = Objective::ImportanceSampling;
+            let config = GrpoConfig { log_ratio_bound: bound, ratio, reduction, objective, ..GrpoConfig::default() };
             all.push((format!("bound {bound:?}, {ratio:?}"), config));
         }
         all.push((format!("bound {bound:?}, GMPO"), GrpoConfig { log_ratio_bound: bound, ..with(objectives()[7]) }));
@@ -90,7 +92,7 @@ pub fn kl_forms() -> Vec<Named> {
     let mut all = Vec::new();
     for estimator in [KlEstimator::K1, KlEstimator::K2, KlEstimator::K3, KlEstimator::Abs, KlEstimator::Exact] {
         for gradient in [KlGradient::Plain, KlGradient::RatioWeighted, KlGradient::StraightThrough] {
-            for value_bound in [None, Some(0.25)] {
+            for value_bound in [None, Some(0.05), Some(0.25)] {
                 let kl = KlPenalty { coefficient: 0.7, estimator, gradient, place: KlPlace::Loss, value_bound };
                 let config = GrpoConfig { kl: Some(kl), ..GrpoConfig::default() };
                 if config.validate().is_ok() {
@@ -116,7 +118,7 @@ pub fn corrections() -> Vec<Named> {
         }
     }
     for over in [RejectionLevel::Token, RejectionLevel::SequenceMean, RejectionLevel::SequenceSum, RejectionLevel::SequenceMax] {
-        for (divergence, low, high) in [(Divergence::K1, Some(-0.3), 0.2), (Divergence::K2, None, 0.1), (Divergence::K3, Some(0.01), 0.2)] {
+        for (divergence, low, high) in [(Divergence::K1, Some(-0.3), 0.2), (Divergence::K2, None, 0.1), (Divergence::K3, None, 0.2)] {
             let rejection = Rejection { divergence, over, low, high };
             all.push((format!("{over:?}, {divergence:?}"), off(OffPolicy { rejection: Some(rejection), ..OffPolicy::default() })));
         }

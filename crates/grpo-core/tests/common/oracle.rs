@@ -139,17 +139,30 @@ impl<'a> Step<'a> {
                 parts.len() as f64 * size(&mut part.iter().copied())
             }
             Reduction::PromptTokenMean => {
-                let mut alive: Vec<u64> = self.all().map(|(i, _)| self.data.groups[i]).collect();
-                alive.sort_unstable();
-                alive.dedup();
                 let members = &mut (0..self.tokens.len()).filter(|&row| self.data.groups[row] == group);
-                alive.len() as f64 * size(members)
+                self.groups(false) * size(members)
             }
             Reduction::ConstantLength(length) => rows * length as f64,
             Reduction::SequenceSum => rows,
             Reduction::TokenSum => 1.0,
             _ => unreachable!(),
         }
+    }
+
+    /// How many groups have a token of the loss; or a rewarded completion with one, and another.
+    fn groups(&self, mixed: bool) -> f64 {
+        let mut ids = self.data.groups.clone();
+        ids.sort_unstable();
+        ids.dedup();
+        let rewarded = |id: u64| {
+            let members = (0..self.tokens.len()).filter(move |&i| self.data.groups[i] == id && !self.tokens[i].is_empty());
+            members.map(|i| mean(self.tokens[i].iter().map(|&t| self.data.advantages[i][t])) > 0.0).collect::<Vec<_>>()
+        };
+        let counts = |id: &&u64| {
+            let rewarded = rewarded(**id);
+            if mixed { rewarded.contains(&true) && rewarded.contains(&false) } else { !rewarded.is_empty() }
+        };
+        ids.iter().filter(counts).count() as f64
     }
 
     fn policy(&self, new: &Ragged, i: usize, t: usize) -> f64 {
@@ -241,7 +254,8 @@ impl<'a> Step<'a> {
                     if a > 0.0 { upper.push((-s / temperature).exp()) } else { lower.push((s / temperature).exp()) }
                 }
                 let mixed = !lower.is_empty() && !upper.is_empty();
-                if mixed { (1.0 + lower.iter().sum::<f64>()).ln() + (1.0 + upper.iter().sum::<f64>()).ln() } else { 0.0 }
+                let share = self.groups(false) / self.groups(true);
+                if mixed { share * ((1.0 + lower.iter().sum::<f64>()).ln() + (1.0 + upper.iter().sum::<f64>()).ln()) } else { 0.0 }
             }
             _ => unreachable!(),
         }
@@ -353,7 +367,13 @@ impl<'a> Step<'a> {
         let k2 = |lp: f64| (self.data.reference[i][t] - lp).powi(2) / 2.0;
         match gradient {
             KlGradient::Plain => value(new[i][t]),
-            KlGradient::RatioWeighted => value(new[i][t]) * self.token_ratio(new, i, t),
+            KlGradient::RatioWeighted => {
+                // Beyond a bound a constant: the ratio alone would push away from the reference.
+                let d = self.data.reference[i][t] - self.frozen[i][t];
+                let full = if estimator == KlEstimator::K1 { -d } else { self.bounded(d).exp_m1() - self.bounded(d) };
+                let cut = self.bounded(d) != d || value_bound.is_some_and(|b| full.abs() > b);
+                value(new[i][t]) * self.token_ratio(if cut { self.frozen } else { new }, i, t)
+            }
             KlGradient::StraightThrough => value(self.frozen[i][t]) + k2(new[i][t]) - k2(self.frozen[i][t]),
             _ => unreachable!(),
         }

@@ -210,6 +210,10 @@ fn kl_goes_into_rewards_or_advantages() {
     let with = kl_in_advantages(&Advantages::PerCompletion(vec![1.0, -1.0]), &x, &masks, 0.2).unwrap();
     close_rows(&with.per_token(&masks).unwrap(), &[vec![1.0, 1.2], vec![0.0, -1.2]]);
     assert!(kl_in_rewards(&[Some(1.0)], &[vec![f64::NAN]], &[vec![true]], 0.1).is_err());
+    let error = kl_in_rewards(&[Some(f64::INFINITY)], &[vec![0.1]], &[vec![true]], 0.1).unwrap_err().to_string();
+    assert!(error.contains("outcome") && error.contains("completion 0"), "{error}");
+    let error = kl_in_advantages(&Advantages::PerCompletion(vec![f64::NAN]), &[vec![0.1]], &[vec![true]], 0.1).unwrap_err().to_string();
+    assert!(error.contains("advantage") && error.contains("completion 0"), "{error}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub fn covariance(terms: &Terms, mean_advantage: f64, mean_log_prob: f64) -> Ten
 
 /// The clipped term, 0 at max(1, ⌊ρ N⌋) tokens drawn at random among those that are not clipped and have low < c < high.
 ///
-/// The draw is a function of seed, group and place, so it does not depend on how the step is cut.
+/// The draw is a function of seed, group, tokens and place: it depends neither on order nor on how the step is cut.
 ///
 /// # Errors
 /// A step that was not observed.

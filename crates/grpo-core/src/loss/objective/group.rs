@@ -13,7 +13,8 @@ use crate::loss::terms::Terms;
 /// Per group log(1 + Σ_{Ā ≤ 0} e^{s/τ}) + log(1 + Σ_{Ā > 0} e^{−s/τ}), s the mean of x over the completion, Ā that of its advantages; at
 /// each token of the group.
 ///
-/// Completions without tokens, and groups without both signs, give 0.
+/// Completions without tokens, and groups without both signs, give 0. [`Reduction::PromptTokenMean`](crate::Reduction::PromptTokenMean)
+/// divides by all P groups of the step; the term is multiplied by P / P', P' those with both signs: the mean is over these.
 ///
 /// # Errors
 /// A group that does not stand in one micro-batch whole: its completions are compared with each other.
@@ -50,7 +51,8 @@ pub fn real(terms: &Terms, batch: &Batch, step: &StepStats, temperature: f64) ->
         let top = s.clone().inner().max_dim(1).clamp_min(0.0); // [P, 1]
         ((s - top.clone()).exp().sum_dim(1) + top.clone().neg().exp()).log() + top // [P, 1]
     };
-    let value = log_sum(s.clone(), lower) + log_sum(s.neg(), upper); // [P, 1]
+    let share = step.group_tokens.len() as f64 / step.mixed_groups.len().max(1) as f64;
+    let value = (log_sum(s.clone(), lower) + log_sum(s.neg(), upper)) * share; // [P, 1]
     let member = terms.constant(&member, [p, n]); // [P, N]
     Ok(PolicyTerm::new(terms.spread(member.transpose().matmul(value)).mask_fill(terms.ignored.clone(), 0.0))) // [N, Tc]
 }
