@@ -82,9 +82,9 @@ MUTANTS = [
     ("weights: mask dropped", L + "reduce.rs", "if counts { w } else { 0.0 }", "if counts || w.is_finite() { w } else { 0.0 }", "traps"),
     ("entropy: mask dropped", L + "mod.rs", "let entropies = entropies(new)?.mask_fill(terms.ignored.clone(), 0.0);", "let entropies = entropies(new)?;", "terms"),
     ("metrics: mask dropped", L + "mod.rs", "values.inner().mask_fill(self.terms.ignored.clone(), 0.0).sum()", "values.inner().sum()", "terms"),
-    ("reference: mask dropped", L + "kl.rs", "reference.tensor().cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0)", "reference.tensor().cast(terms.dtype())", "traps"),
-    ("sampler: mask dropped", L + "correction.rs", "batch.sampler_log_probs(settings.accept)?.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0)",
-     "batch.sampler_log_probs(settings.accept)?.cast(terms.dtype())", "gradients"),
+    ("reference: mask dropped", L + "kl.rs", "let reference = reference.tensor().cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0);", "let reference = reference.tensor().cast(terms.dtype());", "traps"),
+    ("sampler: mask dropped", L + "correction.rs", "sampler.cast(terms.dtype()).mask_fill(terms.ignored.clone(), 0.0)",
+     "sampler.cast(terms.dtype())", "gradients"),
     ("observations: mask dropped", L + "stats.rs", ".filter(|&(_, &m)| m).map(|(v, _)| v)", ".filter(|&(v, _)| v.is_finite()).map(|(v, _)| v)", "terms"),
     ("ignored rows stay in the mask", "batch/choice.rs", "self.mask_host[row * width..(row + 1) * width].fill(false);", "", "traps"),
     # Stop gradients.
@@ -106,7 +106,7 @@ MUTANTS = [
     ("exact KL keeps its type", L + "kl.rs", "let value = value.cast(terms.dtype());", "", "traps"),
     # Metrics.
     ("largest value: at least 0", L + "mod.rs", "f64::from(f32::MIN)).max()", "0.0).max()", "terms"),
-    ("largest value: of no token", L + "mod.rs", "(Normaliser::Max, _) if count == 0 => {}", "(Normaliser::Max, _) if count == usize::MAX => {}", "invariance"),
+    ("largest value: of no token", L + "mod.rs", "(Normaliser::Max | Normaliser::Min, _) if count == 0 => {}", "(Normaliser::Max | Normaliser::Min, _) if count == usize::MAX => {}", "invariance"),
     ("raw ratios: bounded", L + "mod.rs", 'sums.maximum("importance_ratio/max", terms.token.raw.clone().inner().clamp(-60.0, 60.0).exp());',
      'sums.maximum("importance_ratio/max", terms.token.ratio.clone());', "terms"),
     ("effective sample size: of the sum", L + "mod.rs", "weights.square().sum()", "weights.sum()", "terms"),
