@@ -6,7 +6,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
-use super::poly::{Atom, Exponent, Poly, Product, Scalar, Stop, one};
+use super::poly::{Atom, Exponent, Poly, Product, Scalar, Stop};
+use crate::answer::ratio;
 
 /// The largest numerator or denominator of an exponent.
 const MAX_EXPONENT: i64 = 1_000_000;
@@ -90,17 +91,17 @@ impl Algebra {
 
     pub(crate) fn add(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
         if let Some((x, y)) = Self::numbers(a, b) {
-            return Ok(Scalar::rational(x + y));
+            return Ok(Scalar::rational(ratio::sum(x, y)));
         }
         if a.den == b.den {
             let num = self.sum(&a.num, &b.num)?;
             return self.over(Scalar::poly(num), a.den.clone());
         }
         self.nested(|algebra| {
-            let left = algebra.times_poly(&a.num, &b.den)?;
-            let right = algebra.times_poly(&b.num, &a.den)?;
+            let left = algebra.times_poly(&a.num, &b.below())?;
+            let right = algebra.times_poly(&b.num, &a.below())?;
             let num = algebra.add(&left, &right)?;
-            let den = algebra.times_poly(&a.den, &b.den)?;
+            let den = algebra.times_poly(&a.below(), &b.below())?;
             algebra.div(&num, &den)
         })
     }
@@ -116,13 +117,13 @@ impl Algebra {
 
     pub(crate) fn mul(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
         if let Some((x, y)) = Self::numbers(a, b) {
-            return Ok(Scalar::rational(x * y));
+            return Ok(Scalar::rational(ratio::product(x, y)));
         }
         let num = self.times_poly(&a.num, &b.num)?;
         if !a.has_denominator() && !b.has_denominator() {
             return Ok(num);
         }
-        let den = self.times_poly(&a.den, &b.den)?;
+        let den = self.times_poly(&a.below(), &b.below())?;
         self.nested(|algebra| algebra.div(&num, &den))
     }
 
@@ -131,16 +132,16 @@ impl Algebra {
             return Err(Stop::Undefined);
         }
         if let Some((x, y)) = Self::numbers(a, b) {
-            return Ok(Scalar::rational(x / y));
+            return Ok(Scalar::rational(ratio::quotient(x, y)));
         }
         if let Some((product, coefficient)) = b.as_term() {
             let inverse = self.product(product.iter().map(|(id, e)| (*id, -e)).collect(), coefficient.recip())?;
             return self.nested(|algebra| algebra.mul(a, &inverse));
         }
         // (a/c) / (b/d) = (a·d) / (c·b)
-        let num = self.times_poly(&a.num, &b.den)?;
-        let den = self.times_poly(&a.den, &b.num)?;
-        let (num_den, den_den) = (num.den.clone(), den.den.clone());
+        let num = self.times_poly(&a.num, &b.below())?;
+        let den = self.times_poly(&a.below(), &b.num)?;
+        let (num_den, den_den) = (num.below().into_owned(), den.below().into_owned());
         let num = self.times_poly(&num.num, &den_den)?;
         let den = self.times_poly(&den.num, &num_den)?;
         if num.has_denominator() || den.has_denominator() {
@@ -157,11 +158,12 @@ impl Algebra {
         if num.has_denominator() {
             return Err(Stop::TooBig);
         }
-        if den.len() == 1 {
-            let den = Scalar::poly(den);
-            return if den == Scalar::poly(one()) { Ok(num) } else { self.div(&num, &den) };
+        match den.len() {
+            0 => return Ok(num),
+            1 => return self.div(&num, &Scalar::poly(den)),
+            _ => {}
         }
-        let Some((_, lead)) = den.first() else { return Err(Stop::Undefined) };
+        let Some((_, lead)) = den.first() else { return Ok(num) };
         let mut num = num.num;
         if !lead.is_one() {
             let lead = lead.clone();

@@ -203,24 +203,31 @@ impl MathAnswer {
     }
 
     /// The places where the answer may stand, in order.
-    fn candidates<'t>(&self, text: &'t str) -> Box<dyn Iterator<Item = Cow<'t, str>> + 't> {
-        let none = || Box::new(std::iter::empty());
-        let Some(text) = self.thoughts.cut(text) else { return none() };
-        match &self.search {
-            Search::Whole => Box::new(std::iter::once(Cow::Borrowed(trimmed(text)))),
-            Search::Boxed => Box::new(boxed(text).map(|(content, _)| content).into_iter()),
-            Search::Tag(name) => {
-                let Some(inner) = Extract::Tag(name.clone()).from(text) else { return none() };
-                Box::new(std::iter::once(boxed(inner).map_or(Cow::Borrowed(trimmed(inner)), |(content, _)| content)))
+    fn candidates<'t>(&self, text: &'t str) -> impl Iterator<Item = Cow<'t, str>> + use<'t> {
+        let text = self.thoughts.cut(text);
+        let content = |text: &'t str| boxed(text).map(|(content, _)| content);
+        let (mut said, mut free) = (None, None);
+        let one = match (&self.search, text) {
+            (_, None) => None,
+            (Search::Whole, Some(text)) => Some(Cow::Borrowed(trimmed(text))),
+            (Search::Boxed, Some(text)) => content(text),
+            (Search::Tag(name), Some(text)) => {
+                let inner = Extract::Tag(name.clone()).from(text);
+                inner.map(|inner| content(inner).unwrap_or_else(|| Cow::Borrowed(trimmed(inner))))
             }
-            Search::Anywhere => match boxed(text) {
+            (Search::Anywhere, Some(text)) => match boxed(text) {
                 Some((content, end)) => {
-                    let said = text.get(end..).and_then(announced);
-                    Box::new(said.into_iter().chain(said.and_then(last_said)).map(Cow::Borrowed).chain(std::iter::once(content)))
+                    said = text.get(end..).and_then(announced);
+                    Some(content)
                 }
-                None => Box::new(unboxed(text).map(Cow::Borrowed)),
+                None => {
+                    free = Some(unboxed(text));
+                    None
+                }
             },
-        }
+        };
+        let said = said.into_iter().chain(said.and_then(last_said));
+        said.map(Cow::Borrowed).chain(one).chain(free.into_iter().flatten().map(Cow::Borrowed))
     }
 }
 

@@ -9,6 +9,7 @@ use super::numeric::{self, Zero};
 use super::poly::{Atom, Scalar};
 use super::value::{Answer, Condition, ConditionKind, Holder, Quantity};
 use super::{Compare, Lists, Names, Relations, Tolerance};
+use crate::answer::ratio;
 
 /// The most pairs of items that two lists are compared by.
 const MAX_PAIRS: usize = 4096;
@@ -270,10 +271,13 @@ fn has_end(value: &BigRational) -> bool {
 
 /// Whether two values are equal wherever they are defined.
 pub(crate) fn same_scalar(a: &Scalar, b: &Scalar, algebra: &mut Algebra) -> Option<Equal> {
-    if a == b {
-        return Some(if a.as_rational().is_some() { Equal::Exactly } else { Equal::ByNormalForm });
+    if let (Some(x), Some(y)) = (a.plain(), b.plain()) {
+        return ratio::same(x, y).then_some(Equal::Exactly);
     }
-    if a.as_rational().is_some() && b.as_rational().is_some() {
+    if a == b {
+        return Some(if a.is_zero() { Equal::Exactly } else { Equal::ByNormalForm });
+    }
+    if a.is_rational() && b.is_rational() {
         return None;
     }
     let difference = algebra.sub(a, b).ok()?;

@@ -1,8 +1,9 @@
 //! Where a text's mathematical answer may stand, likeliest place first.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use crate::answer::{Boxed, boxes, next_number};
+use crate::answer::{self, Boxed, boxes};
 
 /// Between two boxes of one answer there are at most so many bytes.
 const MAX_GAP: usize = 80;
@@ -121,12 +122,7 @@ fn closing(span: &[u8], close: &[u8]) -> Option<usize> {
 
 /// The last number and where it stands; one that stands alone between inline delimiters on other lines does not count.
 fn last_number(text: &str) -> Option<(&str, usize)> {
-    let (mut at, mut last) = (0, None);
-    while let Some(found) = next_number(text, at) {
-        at = found.end;
-        last = Some((found.start, found.end));
-    }
-    let (start, end) = last?;
+    let Range { start, end } = answer::last_number(text)?;
     let (before, after) = (&text[..start], &text[end..]);
     let broken = |open: &str, close: &str| {
         let lead = before.rfind(open).map(|o| &before[o + open.len()..]);
@@ -171,7 +167,8 @@ pub(crate) fn trimmed(text: &str) -> &str {
         {
             text = text[..start].trim_end();
         }
-        text = text.trim_end_matches(['.', '*', '"', ' ', '\n']).trim_end_matches("I hope it is correct").trim_end();
+        text = text.trim_end_matches(['.', '*', '"', ' ', '\n']);
+        text = text.strip_suffix("I hope it is correct").unwrap_or(text).trim_end();
         if text.len() == before {
             return text.trim_start_matches(['*', '"', ' ']);
         }

@@ -317,6 +317,11 @@ fn vulgar(c: char) -> (i32, i32) {
 
 /// A number as a node.
 pub(super) fn number_node(text: &str) -> Option<Node> {
+    // Plain digits, the usual case.
+    if text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit()) {
+        let value = num_bigint::BigInt::from(text.parse::<i64>().ok()?);
+        return Some(Node::Number { value: value.into(), decimals: None, integer_literal: true });
+    }
     let (mut digits, mut decimals, mut exponent) = (String::with_capacity(text.len()), None, String::new());
     let mut in_exponent = false;
     for c in text.chars().map(plain) {
@@ -336,16 +341,11 @@ pub(super) fn number_node(text: &str) -> Option<Node> {
         return None;
     }
     let integer_literal = decimals.is_none() && !in_exponent;
-    let value = match digits.parse::<i64>() {
-        Ok(small) if integer_literal => BigRational::from(num_bigint::BigInt::from(small)),
-        _ => {
-            let exponent = if in_exponent {
-                exponent.parse::<i64>().ok().filter(|e| e.unsigned_abs() <= u64::from(crate::answer::MAX_EXPONENT))
-            } else {
-                Some(0)
-            };
-            crate::answer::decimal(&digits, decimals.unwrap_or(0) as usize, exponent)?
-        }
+    let exponent = if in_exponent {
+        exponent.parse::<i64>().ok().filter(|e| e.unsigned_abs() <= u64::from(crate::answer::MAX_EXPONENT))
+    } else {
+        Some(0)
     };
+    let value = crate::answer::decimal(&digits, decimals.unwrap_or(0) as usize, exponent)?;
     Some(Node::Number { value, decimals: if in_exponent { None } else { decimals }, integer_literal })
 }

@@ -13,7 +13,7 @@ pub(crate) fn parse(text: &str) -> Option<Tree> {
     if text.len() > MAX_LENGTH {
         return None;
     }
-    let mut parser = Parser { lexer: Lexer::new(text), nodes: Vec::with_capacity(16), stack: Vec::with_capacity(16), operand_next: true };
+    let mut parser = Parser { lexer: Lexer::new(text), nodes: Vec::with_capacity(8), stack: Vec::with_capacity(8), operand_next: true };
     while let Some(token) = parser.lexer.next() {
         if parser.stack.len() > 3 * MAX_DEPTH {
             return None;
