@@ -70,7 +70,10 @@ impl Comparison<'_> {
             }
             (A::Items { holder, items }, A::Items { holder: other, items: others }) => self.items(*holder, items, *other, others),
             (A::Items { holder: Holder::Set | Holder::Bare, items }, other) if items.len() == 1 => self.within(items.first()?, other),
-            (other, A::Items { holder: Holder::Set | Holder::Bare, items }) if items.len() == 1 => self.within(other, items.first()?),
+            // The same said twice is said once: `\boxed{42}, \boxed{42}`.
+            (other, A::Items { holder: Holder::Set | Holder::Bare, items }) if !items.is_empty() && items.len() <= MAX_PAIRS => {
+                items.iter().try_fold(Equal::Exactly, |how, item| Some(how.max(self.within(other, item)?)))
+            }
             (A::Pieces(a), A::Pieces(b)) => self.unordered(a, b),
             (A::Conditions { all: a, .. }, A::Conditions { all: b, .. }) => self.conditions(a, b),
             (A::Conditions { as_set: Some(set), .. }, other @ (A::Items { .. } | A::Pieces(_))) => self.within(set, other),
