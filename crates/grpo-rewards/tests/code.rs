@@ -161,7 +161,7 @@ fn a_directory_that_is_hard_to_remove_goes_too() {
     let reward = CodeReward::new(sandbox, Language::python().unwrap());
     let code = format!(
         "import os\nprint(os.getcwd(), flush=True)\nos.symlink({:?}, 'link')\nos.mkfifo('pipe')\nos.mkdir('shut'); open('shut/a', 'w'); os.chmod('shut', 0)\n\
-         for i in range(20000):\n    os.mkdir('deep'); os.chdir('deep')\nprint('done')",
+         for i in range(300):\n    os.mkdir('deep'); os.chdir('deep')\nprint('done')",
         keep.parent().unwrap()
     );
     let (_, run) = reward.check(&code, &output("", "ok")).unwrap();

@@ -28,33 +28,69 @@ impl Drop for Directory {
     }
 }
 
+/// So deep, and along paths so long in bytes, a directory is descended into.
+const MAX_DEPTH: usize = 128;
+const MAX_PATH: usize = 2048;
+
 /// Removes a directory, whatever the program made of it.
 ///
-/// A program can nest directories deeper than a stack is high or a path is long, so what a directory holds is moved up rather than descended
-/// into. Nothing follows a link, and whoever could put one in the way is dead by now.
+/// A program can nest directories deeper than a stack is high and a path may be long: what lies too deep is moved up, and comes next. Nothing
+/// follows a link, and whoever could put one in the way is dead by now.
 fn remove(top: &Path) -> Result<()> {
     let mut moved = 0_u64;
     loop {
         let mut progress = false;
-        for entry in fs::read_dir(top)? {
+        let mut open = vec![(top.to_owned(), fs::read_dir(top)?)];
+        while let Some((directory, entries)) = open.last_mut() {
+            let Some(entry) = entries.next() else {
+                progress |= fs::remove_dir(directory).is_ok();
+                open.pop();
+                continue;
+            };
             let entry = entry?;
             let path = entry.path();
             if !entry.file_type()?.is_dir() {
                 progress |= fs::remove_file(&path).is_ok();
-                continue;
-            }
-            fs::set_permissions(&path, Permissions::from_mode(0o700))?;
-            for inner in fs::read_dir(&path)? {
+            } else if open.len() < MAX_DEPTH && path.as_os_str().len() < MAX_PATH {
+                fs::set_permissions(&path, Permissions::from_mode(0o700))?;
+                let inner = fs::read_dir(&path)?;
+                open.push((path, inner));
+            } else {
                 moved += 1;
-                progress |= fs::rename(inner?.path(), top.join(format!("moved-{moved}"))).is_ok();
+                progress |= fs::rename(&path, top.join(format!("moved-{moved}"))).is_ok();
             }
-            progress |= fs::remove_dir(&path).is_ok();
         }
-        if fs::remove_dir(top).is_ok() {
-            return Ok(());
+        match fs::symlink_metadata(top) {
+            Err(_) => return Ok(()),
+            Ok(_) if progress => {}
+            Ok(_) => return Err(Error::other("something in the directory cannot be removed")),
         }
-        if !progress {
-            return Err(Error::other("something in the directory cannot be removed"));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_nested_deeper_than_a_stack_is_high_are_removed() {
+        // In memory where that is possible: disks take their time.
+        let base = [PathBuf::from("/dev/shm"), std::env::temp_dir()].into_iter().find(|p| p.is_dir()).unwrap();
+        let place = |name: &str| base.join(format!("grpo-{name}-{}", std::process::id()));
+        let (mut inner, mut outer) = (place("inner"), place("outer"));
+        fs::create_dir(&inner).unwrap();
+        // From the inside out: no path is ever long.
+        for level in 0..20_000 {
+            fs::create_dir(&outer).unwrap();
+            fs::rename(&inner, outer.join("deep")).unwrap();
+            if level % 1000 == 0 {
+                fs::write(outer.join("file"), "x").unwrap();
+                std::os::unix::fs::symlink(&base, outer.join("link")).unwrap();
+            }
+            std::mem::swap(&mut inner, &mut outer);
         }
+        remove(&inner).unwrap();
+        assert!(!inner.exists() && base.exists());
     }
 }
