@@ -1,6 +1,6 @@
 //! Reward models give the scores of `transformers`, alone and in a group.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod common;
 
