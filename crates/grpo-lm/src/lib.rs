@@ -11,6 +11,7 @@ pub mod export;
 pub mod hub;
 pub mod lora;
 mod policy;
+pub mod reward;
 pub mod sampler;
 pub mod tokenizer;
 
@@ -19,5 +20,6 @@ pub use config::ModelConfig;
 pub use decoder::Decoder;
 pub use error::{Error, Result};
 pub use lora::{LoraConfig, LoraTarget};
+pub use reward::{ModelReward, RewardModel};
 pub use sampler::LmSampler;
 pub use tokenizer::Tokenizer;

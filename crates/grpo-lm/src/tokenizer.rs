@@ -1,5 +1,6 @@
 //! Text to tokens and back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -134,6 +135,26 @@ impl Tokenizer {
     /// [`Error::Tokenizer`] if the tokenizer fails on them.
     pub fn decode_with_special(&self, tokens: &[u32]) -> Result<String> {
         self.0.tokenizer.decode(tokens, false).map_err(failed)
+    }
+
+    /// A text without the special tokens that are written out in it, also those that appear when others are taken out: what is left cannot
+    /// play another role in a chat.
+    #[must_use]
+    pub fn without_special<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let added = self.0.tokenizer.get_added_tokens_decoder();
+        let special: Vec<&str> = added.values().filter(|t| t.special && !t.content.is_empty()).map(|t| t.content.as_str()).collect();
+        if !special.iter().any(|token| text.contains(token)) {
+            return Cow::Borrowed(text);
+        }
+        let mut kept = String::with_capacity(text.len());
+        for character in text.chars() {
+            kept.push(character);
+            // The longest, where one ends with another.
+            if let Some(token) = special.iter().filter(|token| kept.ends_with(**token)).max_by_key(|token| token.len()) {
+                kept.truncate(kept.len() - token.len());
+            }
+        }
+        Cow::Owned(kept)
     }
 
     /// The id of a token, written as in the vocabulary.

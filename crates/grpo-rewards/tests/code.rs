@@ -150,6 +150,38 @@ fn files_inside_can_be_written_up_to_their_limit_and_vanish() {
 }
 
 #[test]
+fn a_directory_that_is_hard_to_remove_goes_too() {
+    let _alone = alone();
+    let keep = tempfile();
+    let mut sandbox = Sandbox::new(launcher(), limits(), &Layer::ALL).unwrap();
+    // Without these the directory is one on disk, which somebody must remove, and what it links to can be written.
+    for layer in [Layer::ReadOnlyFiles, Layer::Landlock] {
+        sandbox = sandbox.without(layer);
+    }
+    let reward = CodeReward::new(sandbox, Language::python().unwrap());
+    let code = format!(
+        "import os\nprint(os.getcwd(), flush=True)\nos.symlink({:?}, 'link')\nos.mkfifo('pipe')\nos.mkdir('shut'); open('shut/a', 'w'); os.chmod('shut', 0)\n\
+         for i in range(300):\n    os.mkdir('deep'); os.chdir('deep')\nprint('done')",
+        keep.parent().unwrap()
+    );
+    let (_, run) = reward.check(&code, &output("", "ok")).unwrap();
+    let mut lines = run.output.lines();
+    let directory = lines.next().expect("a directory").to_owned();
+    assert_eq!(lines.next(), Some("done"), "{run:?}");
+    assert!(!std::path::Path::new(&directory).exists(), "{directory}");
+    assert!(keep.exists());
+    std::fs::remove_dir_all(keep.parent().unwrap()).unwrap();
+}
+
+/// A file in a directory of its own, outside of any sandbox.
+fn tempfile() -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("grpo-keep-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("kept"), "x").unwrap();
+    folder.join("kept")
+}
+
+#[test]
 fn there_is_no_network() {
     let _alone = alone();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

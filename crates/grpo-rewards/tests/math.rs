@@ -159,6 +159,65 @@ fn what_differs_only_in_sign_order_or_ends_is_not_equal() {
 }
 
 #[test]
+fn a_function_close_to_its_limit_is_not_its_limit() {
+    for (limit, near) in [
+        ("1", "\\tanh(400)"),
+        ("1", "\\tanh(10^5)"),
+        ("-1", "\\tanh(-1000)"),
+        ("2", "1+\\tanh(6!)"),
+        ("x", "x\\tanh(1000)"),
+        ("1", "\\tanh(1000+x^2)"),
+        ("i", "\\tan(1000i)"),
+        ("\\frac{\\pi}{2}", "\\arctan(e^{1000})"),
+        ("1", "\\frac{e^{1000}}{e^{1000}+1}"),
+        ("1", "\\cos(e^{-1000})"),
+        ("\\sinh(400)", "\\cosh(400)"),
+    ] {
+        assert!(!equal(limit, near), "{limit} and {near}");
+        assert!(!equal(near, limit), "{near} and {limit}");
+    }
+    assert!(equal("\\tanh(3)", "\\frac{e^6-1}{e^6+1}"));
+}
+
+#[test]
+fn a_value_that_is_denied_or_named_among_others_is_no_answer() {
+    let anywhere = MathAnswer::new(Search::Anywhere);
+    let said = |text| anywhere.judge("42", text) == Reward::Outcome(1.0);
+    for text in [
+        "It is not 42",
+        "It is not $42$.",
+        "So 42 is wrong.",
+        "42 is not the answer",
+        "The answer is either 41 or 42",
+        "The answer is between 41 and 42",
+        "Neither 41 nor 42",
+        "It could be 41 or 42",
+        "The answers are 1, 2, 42",
+        "We find 1, 2, 42",
+    ] {
+        assert!(!said(text), "{text}");
+    }
+    for text in ["It is not 41 but 42", "It is not 41. It is 42.", "Of 41 apples one is added: 42", "The total was 1,042 - 1,000 = 42"] {
+        assert!(said(text), "{text}");
+    }
+}
+
+#[test]
+fn one_value_said_twice_is_one_answer() {
+    let boxed = MathAnswer::new(Search::Boxed);
+    for (text, right) in [
+        ("\\boxed{42} and \\boxed{42}", true),
+        ("\\boxed{42}\\boxed{42.0}", true),
+        ("\\boxed{41}, \\boxed{42}", false),
+        ("\\boxed{42, 42, 41}", false),
+    ] {
+        assert_eq!(boxed.judge("42", text) == Reward::Outcome(1.0), right, "{text}");
+    }
+    // Where two are asked for, one is not enough.
+    assert_eq!(boxed.judge("42, 42", "\\boxed{42}"), Reward::Outcome(0.0));
+}
+
+#[test]
 fn a_verdict_says_how_it_was_reached_and_what_was_read() {
     let how = |gold, text| MathAnswer::new(Search::Boxed).check(gold, text).how;
     assert_eq!(how("\\dfrac12", "\\boxed{\\frac{1}{2}}"), How::Exact);

@@ -20,16 +20,29 @@ const INDEX: &str = "model.safetensors.index.json";
 const TYPES: &str = "F64, F32, F16, BF16";
 
 pub(super) fn open(folder: &Path) -> Result<Checkpoint> {
-    let config_path = folder.join("config.json");
-    let text = std::fs::read_to_string(&config_path).map_err(Error::io(&config_path))?;
+    let text = config_text(folder)?;
     let config = ModelConfig::from_hf_json(&text)?;
     // Parsed above already, so this cannot fail on a readable config.
     let config_json = serde_json::from_str(&text).unwrap_or_default();
+    let tensors = Weights::open(folder)?.read(names::tensors(&config), config.tie_word_embeddings)?;
+    assemble(folder, config, &config_json, tensors)
+}
 
-    let tensors = Weights::open(folder)?.read(&config)?;
+fn config_text(folder: &Path) -> Result<String> {
+    let path = folder.join("config.json");
+    std::fs::read_to_string(&path).map_err(Error::io(&path))
+}
+
+/// Config and weights, with what else lies in the folder.
+fn assemble(
+    folder: &Path,
+    config: ModelConfig,
+    config_json: &Map<String, Value>,
+    tensors: BTreeMap<String, HostTensor>,
+) -> Result<Checkpoint> {
     let tokenizer_config = object(&folder.join("tokenizer_config.json"))?;
     let tokenizer = tokenizer(folder, &tokenizer_config)?;
-    let generation = generation(folder, &config_json, &tokenizer_config, tokenizer.as_ref())?;
+    let generation = generation(folder, config_json, &tokenizer_config, tokenizer.as_ref())?;
     let chat_template = chat_template(folder, &tokenizer_config)?;
     Ok(Checkpoint { config, tensors, tokenizer, generation, chat_template })
 }
@@ -94,8 +107,8 @@ impl Weights {
         Ok(Self { files })
     }
 
-    fn read(mut self, config: &ModelConfig) -> Result<BTreeMap<String, HostTensor>> {
-        let expected = names::tensors(config);
+    /// The tensors of a list, all of them and no others. A tied model may hold its output matrix a second time.
+    fn read(mut self, expected: Vec<(String, Vec<usize>)>, tied: bool) -> Result<BTreeMap<String, HostTensor>> {
         let mut place = BTreeMap::new();
         for (at, file) in self.files.iter().enumerate() {
             for name in file.infos.keys() {
@@ -117,7 +130,7 @@ impl Weights {
             }
             order.push((name, at));
         }
-        let tied_head = place.remove_entry(names::HEAD).filter(|_| config.tie_word_embeddings);
+        let tied_head = if tied { place.remove_entry(names::HEAD) } else { None };
         for (name, at) in &place {
             if !name.ends_with("rotary_emb.inv_freq") {
                 let reason = "is not part of the model that config.json describes";
@@ -276,6 +289,9 @@ fn chat_template(folder: &Path, config: &Map<String, Value>) -> Result<Option<Ch
     }
     Ok(Some(template))
 }
+
+mod classifier;
+pub(crate) use classifier::Classifier;
 
 #[cfg(test)]
 mod tests;

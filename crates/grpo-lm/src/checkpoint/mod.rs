@@ -15,6 +15,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use hf::Classifier;
+
 use crate::chat::ChatTemplate;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};

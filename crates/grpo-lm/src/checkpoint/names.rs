@@ -6,6 +6,8 @@ use crate::config::ModelConfig;
 pub const EMBEDDING: &str = "model.embed_tokens.weight";
 /// The output matrix of an untied model, [V, hidden].
 pub const HEAD: &str = "lm_head.weight";
+/// The output matrix of a sequence classifier, [labels, hidden].
+pub const SCORE: &str = "score.weight";
 
 /// Every tensor of a model under its Hugging Face name, with its shape.
 ///

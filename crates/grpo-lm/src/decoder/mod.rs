@@ -12,16 +12,17 @@ mod weights;
 use burn::Tensor;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, TensorData};
-use grpo_core::{Padded, TokenBatch};
+use grpo_core::{Padded, TokenBatch, TokenId};
 
 use crate::config::ModelConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lora::LoraConfig;
 
 pub(crate) use attention::{KeyBlock, Projected, attend, causal_bias, length_bias};
 pub(crate) use block::Block;
 pub(crate) use layout::{Layout, index};
 pub(crate) use linear::{Factors, Linear};
+use plan::check_lengths;
 pub(crate) use plan::{Plan, check_tokens};
 pub(crate) use rope::Angles;
 pub(crate) use weights::to_host;
@@ -112,6 +113,29 @@ impl Decoder {
         self.finish(x.select(0, index(plan.predictors.clone(), &self.device()))) // [M, H]
     }
 
+    /// The hidden states of the last token of each row, `[N, H]`: what all rows begin with is computed once.
+    pub(crate) fn last_hidden(&self, rows: &[&[TokenId]]) -> Result<Tensor<2>> {
+        check_tokens("row", rows.iter().copied(), &self.config)?;
+        let limit = self.config.max_position_embeddings;
+        if let Some((row, tokens)) = rows.iter().enumerate().find(|(_, tokens)| tokens.is_empty() || tokens.len() > limit) {
+            return Err(Error::input("row", format!("{row} has {} tokens, must be from 1 to the context of {limit}", tokens.len())));
+        }
+        let [first, others @ ..] = rows else { return Err(Error::input("rows", "none, must be at least one")) };
+        let common = others.iter().fold(first.len(), |common, row| first[..common].iter().zip(*row).take_while(|(a, b)| a == b).count());
+        // A completion's last token is not read, for nobody asks what follows it. Here somebody does: one more, never looked at, follows it.
+        let ended = |rest: &[TokenId]| rest.iter().copied().chain([0]).collect::<Vec<_>>();
+        let batch = if common == 0 {
+            TokenBatch::new(Padded::new(rows)?, Padded::new(&vec![[0]; rows.len()])?, (0..rows.len()).collect())?
+        } else {
+            let rest: Vec<_> = rows.iter().map(|row| ended(&row[common..])).collect();
+            TokenBatch::new(Padded::new(&[&first[..common]])?, Padded::new(&rest)?, vec![0; rows.len()])?
+        };
+        let mut plan = Plan::new(&batch, &self.config, &self.device(), self.dtype())?;
+        let ends = batch.completions().lengths().iter().scan(0, |end, &length| Some((*end += length, *end - 1).1));
+        plan.predictors = ends.map(|end| plan.predictors[end]).collect();
+        Ok(self.hidden(&plan)) // [N, H]
+    }
+
     /// Next-token logits at every position of right-padded rows, `[R, T]` to `[R, T, V]`. What stands at padded positions means nothing.
     ///
     /// For inspection and comparison: training never makes logits of this size.
@@ -126,7 +150,7 @@ impl Decoder {
         check_tokens("row", whole.iter().map(Vec::as_slice), &self.config)?;
         if t > self.config.max_position_embeddings {
             let problem = format!("{t} tokens, must be at most the context of {}", self.config.max_position_embeddings);
-            return Err(crate::error::Error::input("row", problem));
+            return Err(Error::input("row", problem));
         }
         let (device, dtype, config) = (self.device(), self.dtype(), &self.config);
         let positions: Vec<usize> = (0..r).flat_map(|_| 0..t).collect();
@@ -150,6 +174,7 @@ impl Decoder {
 
     /// Checks a batch and lays it out.
     pub(crate) fn plan(&self, batch: &TokenBatch) -> Result<Plan> {
+        check_lengths(batch, &self.config)?;
         Plan::new(batch, &self.config, &self.device(), self.dtype())
     }
 

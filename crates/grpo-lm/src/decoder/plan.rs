@@ -45,7 +45,6 @@ impl Plan {
         check_tokens("completion", (0..completions.rows()).map(|r| completions.row(r)), config)?;
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); prompts.rows()];
         for (n, &p) in batch.prompt_of().iter().enumerate() {
-            check_length(n, prompts.lengths()[p], completions.lengths()[n], config)?;
             members[p].push(n);
         }
         // A prompt without completions takes no part.
@@ -113,14 +112,19 @@ pub(crate) fn check_tokens<'a>(what: &'static str, rows: impl Iterator<Item = &'
     Ok(())
 }
 
-fn check_length(row: usize, prompt: usize, completion: usize, config: &ModelConfig) -> Result<()> {
+/// No prompt with its completion is longer than the context.
+pub(crate) fn check_lengths(batch: &TokenBatch, config: &ModelConfig) -> Result<()> {
     let limit = config.max_position_embeddings;
-    if prompt + completion > limit {
-        let total = prompt + completion;
-        let problem = format!(
-            "row {row} has {prompt} prompt and {completion} completion tokens, {total} in all, must be at most the context of {limit}"
-        );
-        return Err(Error::input("completion", problem));
+    let (prompts, completions) = (batch.prompts().lengths(), batch.completions().lengths());
+    for (row, (&p, &completion)) in batch.prompt_of().iter().zip(completions).enumerate() {
+        let prompt = prompts[p];
+        if prompt + completion > limit {
+            let total = prompt + completion;
+            let problem = format!(
+                "row {row} has {prompt} prompt and {completion} completion tokens, {total} in all, must be at most the context of {limit}"
+            );
+            return Err(Error::input("completion", problem));
+        }
     }
     Ok(())
 }

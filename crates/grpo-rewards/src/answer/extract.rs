@@ -56,14 +56,15 @@ impl Thoughts {
 
     /// What follows the thoughts; `None` where one never closes, or where one is required and there is none.
     pub fn cut<'t>(&self, text: &'t str) -> Option<&'t str> {
-        // Most texts have no tag at all.
-        let tagged = self.close.chars().next().is_some_and(|first| text.contains(first));
-        let closed = if tagged { text.rfind(&*self.close) } else { None };
+        // Most texts have no tag at all, and one character is found faster than several.
+        let may_hold = |text: &str, tag: &str| tag.chars().next().is_some_and(|first| text.contains(first));
+        let closed = if may_hold(text, &self.close) { text.rfind(&*self.close) } else { None };
         if closed.is_none() && self.presence == Presence::Required {
             return None;
         }
         let rest = text.get(closed.map_or(0, |at| at + self.close.len())..)?;
-        (self.open.is_empty() || !rest.contains(&*self.open)).then_some(rest)
+        let opened = may_hold(rest, &self.open) && rest.contains(&*self.open);
+        (!opened).then_some(rest)
     }
 }
 
@@ -110,7 +111,7 @@ impl Extract {
                 .flatten()
                 .map(|(_, rest)| rest.lines().next().unwrap_or_default().trim()),
             Self::Tag(name) => last_tag(text, name),
-            Self::LastNumber => last_number(text),
+            Self::LastNumber => last_number(text).and_then(|at| text.get(at)),
         }
     }
 }
@@ -131,11 +132,10 @@ pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
     let mut open: Vec<(usize, Option<usize>)> = Vec::new();
     let mut found: Vec<Boxed> = Vec::new();
     // What stands before the first box matters only if a brace opens there: see below.
-    if !text.contains('\\') {
+    let backslashes = text.match_indices('\\').map(|(at, _)| at);
+    let Some(first) = backslashes.into_iter().find(|at| ["boxed", "fbox"].iter().any(|name| text[at + 1..].starts_with(name))) else {
         return found;
-    }
-    let first = ["\\boxed", "\\fbox"].iter().filter_map(|command| text.find(command)).min();
-    let Some(first) = first else { return found };
+    };
     let (mut at, mut opened_before) = (first, None);
     while let Some(&byte) = bytes.get(at) {
         match byte {

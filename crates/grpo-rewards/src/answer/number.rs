@@ -1,10 +1,13 @@
 //! Plain numbers in running text, as exact rationals.
 
+use std::ops::Range;
+
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
 use super::chars::plain;
+use super::ratio;
 
 /// The most digits a number may have; longer ones are not read as numbers.
 pub(crate) const MAX_DIGITS: usize = 4096;
@@ -13,11 +16,18 @@ pub(crate) const MAX_EXPONENT: u32 = 1024;
 
 /// A number and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Found {
-    pub start: usize,
-    pub end: usize,
-    /// `None` where it has too many digits, too large an exponent or a zero below the line.
-    pub value: Option<BigRational>,
+struct Found {
+    start: usize,
+    end: usize,
+    /// `None` where it has too many digits, too large an exponent or a zero below the line, or was not asked for.
+    value: Option<BigRational>,
+}
+
+/// What is wanted of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Value,
+    Place,
 }
 
 /// The one value in `text`, exactly: `None` where there is no number, an unreadable one, or several that differ.
@@ -34,7 +44,7 @@ pub(crate) struct Found {
 pub fn only_number(text: &str) -> Option<BigRational> {
     let mut value: Option<BigRational> = None;
     let mut at = 0;
-    while let Some(found) = next_number(text, at) {
+    while let Some(found) = next_number(text, at, Wanted::Value) {
         at = found.end;
         let this = found.value?;
         match &value {
@@ -45,26 +55,26 @@ pub fn only_number(text: &str) -> Option<BigRational> {
     value
 }
 
-/// The text of the last number.
-pub(crate) fn last_number(text: &str) -> Option<&str> {
+/// Where the last number stands.
+pub(crate) fn last_number(text: &str) -> Option<Range<usize>> {
     let (mut at, mut last) = (0, None);
-    while let Some(found) = next_number(text, at) {
+    while let Some(found) = next_number(text, at, Wanted::Place) {
         at = found.end;
-        last = text.get(found.start..found.end);
+        last = Some(found.start..found.end);
     }
     last
 }
 
 /// The first number at or after byte `from`.
-pub(crate) fn next_number(text: &str, from: usize) -> Option<Found> {
-    let mut cursor = Cursor { text, at: from };
+fn next_number(text: &str, from: usize, wanted: Wanted) -> Option<Found> {
+    let mut cursor = Cursor { text, at: from, wanted };
     let mut before = text.get(..from).and_then(|t| t.chars().next_back()).map(plain);
     while let Some(c) = cursor.peek() {
         let start = cursor.at;
         // A digit that ends a word (x2, AZ2) names something.
         let in_word = before.is_some_and(|b| in_a_word(b) && !b.is_ascii_digit());
         let operand = before.is_some_and(|b| b.is_alphanumeric() || matches!(b, ')' | ']' | '}'));
-        let mut probe = Cursor { text, at: start };
+        let mut probe = Cursor { text, at: start, wanted };
         let mut negative = false;
         if !operand && matches!(c, '-' | '+') {
             negative = c == '-';
@@ -73,7 +83,7 @@ pub(crate) fn next_number(text: &str, from: usize) -> Option<Found> {
         }
         if !in_word && let Some((numerator, end)) = probe.fraction() {
             // 1.2.3 and 0x2A are no numbers at all.
-            let mut after = Cursor { text, at: end };
+            let mut after = Cursor { text, at: end, wanted };
             if after.continues() {
                 after.skip_word();
                 before = after.before();
@@ -101,6 +111,7 @@ fn in_a_word(c: char) -> bool {
 struct Cursor<'t> {
     text: &'t str,
     at: usize,
+    wanted: Wanted,
 }
 
 impl Cursor<'_> {
@@ -197,7 +208,8 @@ impl Cursor<'_> {
             return None;
         }
         let decimals = digits.len() - whole;
-        Some(decimal(&digits, decimals, self.exponent()))
+        let exponent = self.exponent();
+        Some(if self.wanted == Wanted::Value { decimal(&digits, decimals, exponent) } else { None })
     }
 
     fn digits(&mut self, into: &mut String) {
@@ -240,8 +252,16 @@ pub(crate) fn decimal(digits: &str, decimals: usize, exponent: Option<i64>) -> O
     if digits.len() > MAX_DIGITS {
         return None;
     }
-    let value = BigInt::parse_bytes(digits.as_bytes(), 10)?;
     let scale = exponent? - i64::try_from(decimals).ok()?;
+    // As a machine word, the usual case: 10^18 is one, too.
+    if let (Ok(value), 0..=18) = (digits.parse::<i64>(), -scale) {
+        return Some(if scale == 0 {
+            BigInt::from(value).into()
+        } else {
+            ratio::reduced(value.into(), 10_i128.pow(scale.unsigned_abs() as u32))
+        });
+    }
+    let value = BigInt::parse_bytes(digits.as_bytes(), 10)?;
     let power = num_traits::pow(BigInt::from(10), usize::try_from(scale.unsigned_abs()).ok()?);
     Some(if scale >= 0 { BigRational::from(value * power) } else { BigRational::new(value, power) })
 }
@@ -251,7 +271,7 @@ fn divide(top: Option<BigRational>, bottom: Option<BigRational>) -> Option<BigRa
     if bottom.is_zero() {
         return None;
     }
-    Some(if bottom.is_one() { top } else { top / bottom })
+    Some(if bottom.is_one() { top } else { ratio::quotient(&top, &bottom) })
 }
 
 #[cfg(test)]
@@ -293,9 +313,10 @@ mod tests {
 
     #[test]
     fn a_sign_belongs_to_its_number_unless_an_operand_stands_before_it() {
-        assert_eq!(last_number("so it is -3."), Some("-3"));
-        assert_eq!(last_number("5-3"), Some("3"));
-        assert_eq!(last_number("100 - 30 = 70"), Some("70"));
-        assert_eq!(last_number("13/28"), Some("13/28"));
+        let last = |text| last_number(text).map(|at| &text[at]);
+        assert_eq!(last("so it is -3."), Some("-3"));
+        assert_eq!(last("5-3"), Some("3"));
+        assert_eq!(last("100 - 30 = 70"), Some("70"));
+        assert_eq!(last("13/28"), Some("13/28"));
     }
 }

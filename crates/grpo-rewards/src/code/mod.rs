@@ -9,7 +9,7 @@
 //!
 //! # What it does not protect from
 //! An attacker with a hole in the kernel: the program shares it with you. A program can *read* what its user may read (unless Landlock or the
-//! user's rights forbid it), and learn the time. It can use up the processes, memory and time it was given, all at once. In a test that runs
+//! user's rights forbid it), talk to local sockets that are open to everyone, and learn the time. It can use up the processes, memory and time it was given, all at once. In a test that runs
 //! in the program's own process ([`Check::Script`]) the program can look at the test and pretend to pass: prefer [`Check::Output`], whose
 //! expected text never enters the sandbox.
 //!
@@ -18,6 +18,7 @@
 //! program, if the first thing its `main` does is to call [`launch_if_asked`].
 
 mod confine;
+mod directory;
 mod launch;
 mod message;
 mod reward;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
+use super::directory::Directory;
 use super::message::{Layer, Limits, Order, Report, STAGE_ONE};
 
 /// Why nothing could be run.
@@ -287,27 +288,6 @@ fn collect(stream: Option<impl Read + Send + 'static>, limit: u64, events: Sende
         let _ = send.send(all);
     });
     Collected { bytes, stop }
-}
-
-/// A directory that only its maker may enter, and that goes when this does.
-struct Directory {
-    path: PathBuf,
-}
-
-impl Directory {
-    fn new() -> std::io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("grpo-sandbox-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path)?;
-        Ok(Self { path: path.canonicalize()? })
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
 }
 
 /// A user id that no other run of this program has now, so that the limit on processes counts one run's only.

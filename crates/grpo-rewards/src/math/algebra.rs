@@ -6,10 +6,11 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Zero};
 
-use super::poly::{Atom, Exponent, Poly, Product, Scalar, Stop, one};
+use super::poly::{Atom, Exponent, Poly, Scalar, Stop};
+use crate::answer::ratio;
 
 /// The largest numerator or denominator of an exponent.
-const MAX_EXPONENT: i64 = 1_000_000;
+pub(super) const MAX_EXPONENT: i64 = 1_000_000;
 
 /// The atoms of one comparison, and how much work it may still do.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Algebra {
         Ok(())
     }
 
-    fn nested<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, Stop>) -> Result<R, Stop> {
+    pub(super) fn nested<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, Stop>) -> Result<R, Stop> {
         if self.nesting >= MAX_NESTING {
             return Err(Stop::TooBig);
         }
@@ -90,17 +91,17 @@ impl Algebra {
 
     pub(crate) fn add(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
         if let Some((x, y)) = Self::numbers(a, b) {
-            return Ok(Scalar::rational(x + y));
+            return Ok(Scalar::rational(ratio::sum(x, y)));
         }
         if a.den == b.den {
             let num = self.sum(&a.num, &b.num)?;
             return self.over(Scalar::poly(num), a.den.clone());
         }
         self.nested(|algebra| {
-            let left = algebra.times_poly(&a.num, &b.den)?;
-            let right = algebra.times_poly(&b.num, &a.den)?;
+            let left = algebra.times_poly(&a.num, &b.below())?;
+            let right = algebra.times_poly(&b.num, &a.below())?;
             let num = algebra.add(&left, &right)?;
-            let den = algebra.times_poly(&a.den, &b.den)?;
+            let den = algebra.times_poly(&a.below(), &b.below())?;
             algebra.div(&num, &den)
         })
     }
@@ -116,13 +117,13 @@ impl Algebra {
 
     pub(crate) fn mul(&mut self, a: &Scalar, b: &Scalar) -> Result<Scalar, Stop> {
         if let Some((x, y)) = Self::numbers(a, b) {
-            return Ok(Scalar::rational(x * y));
+            return Ok(Scalar::rational(ratio::product(x, y)));
         }
         let num = self.times_poly(&a.num, &b.num)?;
         if !a.has_denominator() && !b.has_denominator() {
             return Ok(num);
         }
-        let den = self.times_poly(&a.den, &b.den)?;
+        let den = self.times_poly(&a.below(), &b.below())?;
         self.nested(|algebra| algebra.div(&num, &den))
     }
 
@@ -131,16 +132,16 @@ impl Algebra {
             return Err(Stop::Undefined);
         }
         if let Some((x, y)) = Self::numbers(a, b) {
-            return Ok(Scalar::rational(x / y));
+            return Ok(Scalar::rational(ratio::quotient(x, y)));
         }
         if let Some((product, coefficient)) = b.as_term() {
             let inverse = self.product(product.iter().map(|(id, e)| (*id, -e)).collect(), coefficient.recip())?;
             return self.nested(|algebra| algebra.mul(a, &inverse));
         }
         // (a/c) / (b/d) = (a·d) / (c·b)
-        let num = self.times_poly(&a.num, &b.den)?;
-        let den = self.times_poly(&a.den, &b.num)?;
-        let (num_den, den_den) = (num.den.clone(), den.den.clone());
+        let num = self.times_poly(&a.num, &b.below())?;
+        let den = self.times_poly(&a.below(), &b.num)?;
+        let (num_den, den_den) = (num.below().into_owned(), den.below().into_owned());
         let num = self.times_poly(&num.num, &den_den)?;
         let den = self.times_poly(&den.num, &num_den)?;
         if num.has_denominator() || den.has_denominator() {
@@ -157,11 +158,12 @@ impl Algebra {
         if num.has_denominator() {
             return Err(Stop::TooBig);
         }
-        if den.len() == 1 {
-            let den = Scalar::poly(den);
-            return if den == Scalar::poly(one()) { Ok(num) } else { self.div(&num, &den) };
+        match den.len() {
+            0 => return Ok(num),
+            1 => return self.div(&num, &Scalar::poly(den)),
+            _ => {}
         }
-        let Some((_, lead)) = den.first() else { return Err(Stop::Undefined) };
+        let Some((_, lead)) = den.first() else { return Ok(num) };
         let mut num = num.num;
         if !lead.is_one() {
             let lead = lead.clone();
@@ -205,85 +207,6 @@ impl Algebra {
         }
     }
 
-    fn times_poly(&mut self, a: &Poly, b: &Poly) -> Result<Scalar, Stop> {
-        let mut plain: Poly = Vec::with_capacity(a.len() * b.len().min(64));
-        let mut odd: Vec<Scalar> = Vec::new();
-        for (left, c) in a {
-            for (right, d) in b {
-                let words = (c.numer().bits() + c.denom().bits() + d.numer().bits() + d.denom().bits()) / 64;
-                self.spend(1 + words + words * words / 2)?;
-                let coefficient = c * d;
-                if left.is_empty() || right.is_empty() {
-                    plain.push((if left.is_empty() { right } else { left }.clone(), coefficient));
-                } else {
-                    let term = self.product(joined(left, right)?, coefficient)?;
-                    if term.has_denominator() || term.num.len() != 1 { odd.push(term) } else { plain.extend(term.num) }
-                }
-            }
-        }
-        plain.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut merged: Poly = Vec::with_capacity(plain.len());
-        for (product, coefficient) in plain {
-            match merged.last_mut() {
-                Some((last, sum)) if *last == product => *sum += coefficient,
-                _ => merged.push((product, coefficient)),
-            }
-        }
-        merged.retain(|(_, c)| !c.is_zero());
-        let mut total = Scalar::poly(merged);
-        for term in odd {
-            total = self.add(&total, &term)?;
-        }
-        Ok(total)
-    }
-
-    /// A product brought into its form: i² = -1, whole powers of primes go into the coefficient, whole powers of bases are multiplied out.
-    fn product(&mut self, exponents: Product, mut coefficient: BigRational) -> Result<Scalar, Stop> {
-        let mut kept: Product = Vec::with_capacity(exponents.len());
-        let mut factors: Vec<(Scalar, i64)> = Vec::new();
-        for (id, exponent) in exponents {
-            if exponent.is_zero() {
-                continue;
-            }
-            if exponent.numer().abs() > MAX_EXPONENT || *exponent.denom() > MAX_EXPONENT {
-                return Err(Stop::TooBig);
-            }
-            match self.atoms.get(id as usize) {
-                Some(Atom::I) if exponent.is_integer() => {
-                    let quarter = exponent.to_integer().rem_euclid(4);
-                    if quarter >= 2 {
-                        coefficient = -coefficient;
-                    }
-                    if quarter % 2 == 1 {
-                        kept.push((id, Exponent::one()));
-                    }
-                }
-                Some(Atom::Prime(prime)) => {
-                    let whole = exponent.floor().to_integer();
-                    let factor = integer_power(&BigInt::from(*prime), whole.unsigned_abs())?;
-                    coefficient = if whole >= 0 { coefficient * factor } else { coefficient / factor };
-                    keep(&mut kept, id, exponent - Exponent::from(whole));
-                }
-                Some(Atom::Base(base)) => {
-                    let whole = exponent.floor().to_integer();
-                    if whole != 0 {
-                        factors.push((base.clone(), whole));
-                    }
-                    keep(&mut kept, id, exponent - Exponent::from(whole));
-                }
-                _ => kept.push((id, exponent)),
-            }
-        }
-        let mut value = Scalar::poly(vec![(kept, coefficient)]);
-        self.nested(|algebra| {
-            for (base, power) in factors {
-                let factor = algebra.power_integer(&base, power)?;
-                value = algebra.mul(&value, &factor)?;
-            }
-            Ok(value)
-        })
-    }
-
     /// A whole power by repeated squaring.
     pub(crate) fn power_integer(&mut self, base: &Scalar, power: i64) -> Result<Scalar, Stop> {
         if power < 0 {
@@ -311,32 +234,6 @@ impl Algebra {
             }
         }
         Ok(result)
-    }
-}
-
-fn keep(kept: &mut Product, id: u32, exponent: Exponent) {
-    if !exponent.is_zero() {
-        kept.push((id, exponent));
-    }
-}
-
-/// The product of two products: exponents add up.
-fn joined(a: &Product, b: &Product) -> Result<Product, Stop> {
-    let mut out = Vec::with_capacity(a.len() + b.len());
-    let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
-    loop {
-        match (left.peek(), right.peek()) {
-            (Some(l), Some(r)) if l.0 == r.0 => {
-                let exponent = num_traits::CheckedAdd::checked_add(&l.1, &r.1).ok_or(Stop::TooBig)?;
-                keep(&mut out, l.0, exponent);
-                left.next();
-                right.next();
-            }
-            (Some(l), Some(r)) if l.0 > r.0 => out.extend(right.next().copied()),
-            (Some(_), _) => out.extend(left.next().copied()),
-            (None, Some(_)) => out.extend(right.next().copied()),
-            (None, None) => return Ok(out),
-        }
     }
 }
 

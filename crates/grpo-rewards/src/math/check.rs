@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use grpo_core::{BoxError, Completion, Reward, RewardFn};
 
-use super::algebra::Algebra;
-use super::compare::{Comparison, Equal};
+use super::compare::Comparison;
 use super::find::{announced, boxed, last_said, trimmed, unboxed};
+use super::gold::{Gold, gold_piece, renamed};
 use super::text::{is_void, spelling};
-use super::value::{Answer, answer};
+use super::value::answer;
+use super::verdict::{How, Outcome, Verdict};
 use super::{Compare, Lists, Names, Relations, Tolerance, parse};
 use crate::answer::{Extract, Thoughts};
 
@@ -25,52 +26,6 @@ pub enum Search {
     Whole,
     /// In a final announcement after the last box, the boxes, the text if it is an answer as it stands, an announcement, the last formula, the last number.
     Anywhere,
-}
-
-/// What a check found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The answer is right.
-    Equal,
-    /// It is wrong, or missing, or cannot be told from a wrong one within bounds.
-    NotEqual,
-    /// The gold answer cannot be read: nothing can be said.
-    GoldUnreadable,
-}
-
-/// How an outcome was reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum How {
-    /// No answer was found.
-    NoAnswer,
-    /// By the texts, spelt in one way.
-    Text,
-    /// By exact values.
-    Exact,
-    /// By a common normal form.
-    NormalForm,
-    /// By rounding, as the tolerance allows.
-    Rounding,
-    /// By the difference's value at several points, zero to at least 2⁻³⁵⁰ of its own terms at a precision that grows with the numbers involved.
-    AtPoints,
-    /// An answer was found but says nothing definite: it is not mathematics, has no value, or is too large.
-    Unreadable,
-}
-
-/// The outcome of a check, how it was reached, and what was compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Verdict<'t> {
-    /// The outcome.
-    pub outcome: Outcome,
-    /// How it was reached.
-    pub how: How,
-    /// The gold answer as it was read.
-    pub gold: Cow<'t, str>,
-    /// The answer found, if any.
-    pub answer: Option<Cow<'t, str>>,
 }
 
 /// 1 if the answer found in a completion equals the gold one as mathematics, 0 if not; a gold answer that cannot be read does not apply.
@@ -203,79 +158,32 @@ impl MathAnswer {
     }
 
     /// The places where the answer may stand, in order.
-    fn candidates<'t>(&self, text: &'t str) -> Box<dyn Iterator<Item = Cow<'t, str>> + 't> {
-        let none = || Box::new(std::iter::empty());
-        let Some(text) = self.thoughts.cut(text) else { return none() };
-        match &self.search {
-            Search::Whole => Box::new(std::iter::once(Cow::Borrowed(trimmed(text)))),
-            Search::Boxed => Box::new(boxed(text).map(|(content, _)| content).into_iter()),
-            Search::Tag(name) => {
-                let Some(inner) = Extract::Tag(name.clone()).from(text) else { return none() };
-                Box::new(std::iter::once(boxed(inner).map_or(Cow::Borrowed(trimmed(inner)), |(content, _)| content)))
+    fn candidates<'t>(&self, text: &'t str) -> impl Iterator<Item = Cow<'t, str>> + use<'t> {
+        let text = self.thoughts.cut(text);
+        let content = |text: &'t str| boxed(text).map(|(content, _)| content);
+        let (mut said, mut free) = (None, None);
+        let one = match (&self.search, text) {
+            (_, None) => None,
+            (Search::Whole, Some(text)) => Some(Cow::Borrowed(trimmed(text))),
+            (Search::Boxed, Some(text)) => content(text),
+            (Search::Tag(name), Some(text)) => {
+                let inner = Extract::Tag(name.clone()).from(text);
+                inner.map(|inner| content(inner).unwrap_or_else(|| Cow::Borrowed(trimmed(inner))))
             }
-            Search::Anywhere => match boxed(text) {
+            (Search::Anywhere, Some(text)) => match boxed(text) {
                 Some((content, end)) => {
-                    let said = text.get(end..).and_then(announced);
-                    Box::new(said.into_iter().chain(said.and_then(last_said)).map(Cow::Borrowed).chain(std::iter::once(content)))
+                    said = text.get(end..).and_then(announced);
+                    Some(content)
                 }
-                None => Box::new(unboxed(text).map(Cow::Borrowed)),
+                None => {
+                    free = Some(unboxed(text));
+                    None
+                }
             },
-        }
+        };
+        let said = said.into_iter().chain(said.and_then(last_said));
+        said.map(Cow::Borrowed).chain(one).chain(free.into_iter().flatten().map(Cow::Borrowed))
     }
-}
-
-impl From<Outcome> for Reward {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Equal => Self::Outcome(1.0),
-            Outcome::NotEqual => Self::Outcome(0.0),
-            Outcome::GoldUnreadable => Self::NotApplicable,
-        }
-    }
-}
-
-impl From<Equal> for How {
-    fn from(equal: Equal) -> Self {
-        match equal {
-            Equal::Exactly => Self::Exact,
-            Equal::ByNormalForm => Self::NormalForm,
-            Equal::ByRounding => Self::Rounding,
-            Equal::AtPoints => Self::AtPoints,
-        }
-    }
-}
-
-/// The gold answer, parsed when it is first needed.
-struct Gold {
-    spelt: super::text::Spelling,
-    algebra: Algebra,
-    answer: Option<Answer>,
-    /// How many atoms the gold answer itself is made of.
-    atoms: usize,
-}
-
-impl Gold {
-    fn new(gold: &str) -> Self {
-        Self { spelt: spelling(gold), algebra: Algebra::new(), answer: None, atoms: 0 }
-    }
-
-    /// Whether it can be compared: as mathematics, or as a word.
-    fn is_readable(&mut self, gold: &str, compare: &Compare) -> bool {
-        if self.answer.is_none() {
-            let tree = parse::parse(gold).map(|tree| renamed(tree, compare.names));
-            self.answer = tree.and_then(|tree| answer(&tree, &mut self.algebra));
-            self.atoms = self.algebra.atoms().len();
-        }
-        self.answer.is_some() || self.spelt.worded
-    }
-}
-
-/// The answer within a gold text: what follows `####`, the boxes, or all of it.
-fn gold_piece(gold: &str) -> Cow<'_, str> {
-    if let Some(after) = Extract::Hash.from(gold) {
-        return Cow::Borrowed(after);
-    }
-    boxed(gold).map_or(Cow::Borrowed(gold.trim()), |(content, _)| content)
 }
 
 /// Whether one text is a decimal with a comma and the other the same with a point. Commas that could group thousands are no decimal commas.
@@ -290,23 +198,6 @@ fn same_but_for_the_comma(a: &str, b: &str) -> bool {
     };
     let same = |comma: &str, point: &str| sides(comma, ',').is_some_and(|s| Some(s) == sides(point, '.'));
     same(a, b) || same(b, a)
-}
-
-/// Variables numbered in the order in which they occur, where their letters do not matter.
-fn renamed(mut tree: super::tree::Tree, names: Names) -> super::tree::Tree {
-    if names == Names::MayDiffer {
-        let mut seen: Vec<String> = Vec::new();
-        for node in &mut tree.nodes {
-            if let super::tree::Node::Symbol(name) = node {
-                let at = seen.iter().position(|s| s == name).unwrap_or_else(|| {
-                    seen.push(name.clone());
-                    seen.len() - 1
-                });
-                *name = format!("variable {at}");
-            }
-        }
-    }
-    tree
 }
 
 impl<T: AsRef<str> + ?Sized> RewardFn<T> for MathAnswer {

@@ -9,6 +9,7 @@ use super::numeric::{self, Zero};
 use super::poly::{Atom, Scalar};
 use super::value::{Answer, Condition, ConditionKind, Holder, Quantity};
 use super::{Compare, Lists, Names, Relations, Tolerance};
+use crate::answer::ratio;
 
 /// The most pairs of items that two lists are compared by.
 const MAX_PAIRS: usize = 4096;
@@ -69,7 +70,10 @@ impl Comparison<'_> {
             }
             (A::Items { holder, items }, A::Items { holder: other, items: others }) => self.items(*holder, items, *other, others),
             (A::Items { holder: Holder::Set | Holder::Bare, items }, other) if items.len() == 1 => self.within(items.first()?, other),
-            (other, A::Items { holder: Holder::Set | Holder::Bare, items }) if items.len() == 1 => self.within(other, items.first()?),
+            // The same said twice is said once: `\boxed{42}, \boxed{42}`.
+            (other, A::Items { holder: Holder::Set | Holder::Bare, items }) if !items.is_empty() && items.len() <= MAX_PAIRS => {
+                items.iter().try_fold(Equal::Exactly, |how, item| Some(how.max(self.within(other, item)?)))
+            }
             (A::Pieces(a), A::Pieces(b)) => self.unordered(a, b),
             (A::Conditions { all: a, .. }, A::Conditions { all: b, .. }) => self.conditions(a, b),
             (A::Conditions { as_set: Some(set), .. }, other @ (A::Items { .. } | A::Pieces(_))) => self.within(set, other),
@@ -270,10 +274,13 @@ fn has_end(value: &BigRational) -> bool {
 
 /// Whether two values are equal wherever they are defined.
 pub(crate) fn same_scalar(a: &Scalar, b: &Scalar, algebra: &mut Algebra) -> Option<Equal> {
-    if a == b {
-        return Some(if a.as_rational().is_some() { Equal::Exactly } else { Equal::ByNormalForm });
+    if let (Some(x), Some(y)) = (a.plain(), b.plain()) {
+        return ratio::same(x, y).then_some(Equal::Exactly);
     }
-    if a.as_rational().is_some() && b.as_rational().is_some() {
+    if a == b {
+        return Some(if a.is_zero() { Equal::Exactly } else { Equal::ByNormalForm });
+    }
+    if a.is_rational() && b.is_rational() {
         return None;
     }
     let difference = algebra.sub(a, b).ok()?;

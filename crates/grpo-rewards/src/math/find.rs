@@ -1,8 +1,9 @@
 //! Where a text's mathematical answer may stand, likeliest place first.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use crate::answer::{Boxed, boxes, next_number};
+use crate::answer::{self, Boxed, boxes};
 
 /// Between two boxes of one answer there are at most so many bytes.
 const MAX_GAP: usize = 80;
@@ -44,9 +45,9 @@ fn joins(gap: &str) -> bool {
     joined && !broken
 }
 
-/// What an announcement says: the text after the last `answer is` or `answer:` up to the end of its line or sentence.
+/// What an announcement says: the text after the last `answer is`, `answers are` or `answer:` up to the end of its line or sentence.
 pub(crate) fn announced(text: &str) -> Option<&str> {
-    const MARKS: [&str; 4] = ["answer is", "Answer is", "answer:", "Answer:"];
+    const MARKS: [&str; 7] = ["answer is", "Answer is", "answer:", "Answer:", "answers are", "answers:", "Answers:"];
     // Most texts have none.
     text.contains("nswer").then_some(())?;
     let (at, mark) = MARKS.iter().filter_map(|mark| text.rfind(mark).map(|at| (at, mark))).max_by_key(|(at, mark)| at + mark.len())?;
@@ -58,14 +59,41 @@ pub(crate) fn announced(text: &str) -> Option<&str> {
     (!said.is_empty()).then_some(said)
 }
 
-/// The later of the last formula and the last number after it: what a sentence says.
+/// The later of the last formula and the last number after it: what a sentence says, unless it only denies it or names it among others.
 pub(crate) fn last_said(text: &str) -> Option<&str> {
     let formula = last_formula(text);
     let tail = formula.map_or(0, |(_, after)| after);
-    match text.get(tail..).and_then(last_number) {
-        Some((number, _)) => Some(number),
-        None => formula.map(|(f, _)| f),
-    }
+    let (said, start) = match text.get(tail..).and_then(last_number) {
+        Some((number, start)) => (number, tail + start),
+        None => formula.and_then(|(said, after)| text.get(..after)?.rfind(said).map(|start| (said, start)))?,
+    };
+    (!doubted(text.get(..start)?, text.get(start + said.len()..)?)).then_some(said)
+}
+
+/// Words anywhere before a value in its sentence that make it one of several.
+const AMONG: [&str; 3] = ["either", "between", "neither"];
+/// Words right before a value that deny it or set it beside another.
+const BEFORE: [&str; 6] = ["not", "or", "nor", "isn't", "never", "cannot be"];
+/// What follows a value that is denied.
+const AFTER: [&str; 5] = ["is not", "isn't", "is wrong", "is incorrect", "is false"];
+
+/// Whether a sentence denies the value between `before` and `after`, or leaves it open among others.
+fn doubted(before: &str, after: &str) -> bool {
+    let bare = |c: char| !c.is_alphanumeric() && c != '\'';
+    let start = before.rfind('\n').into_iter().chain(before.rfind(". ")).max().unwrap_or(0);
+    let lead = before[start..].trim_end_matches(['$', ' ']);
+    let before = lead.trim_end_matches(bare);
+    let ends_with = |word: &str| {
+        let rest = before.len().checked_sub(word.len()).filter(|at| before.get(*at..).is_some_and(|end| end.eq_ignore_ascii_case(word)));
+        rest.is_some_and(|at| before[..at].chars().next_back().is_none_or(bare))
+    };
+    let after = after.trim_start_matches(bare);
+    // `1, 2, 42`: the last of a list.
+    let listed = lead.strip_suffix(',').is_some_and(|list| list.trim_end_matches('$').ends_with(|c: char| c.is_ascii_digit()));
+    listed
+        || BEFORE.iter().any(|word| ends_with(word))
+        || AFTER.iter().any(|words| after.get(..words.len()).is_some_and(|start| start.eq_ignore_ascii_case(words)))
+        || before.split(bare).any(|word| AMONG.iter().any(|among| among.eq_ignore_ascii_case(word)))
 }
 
 /// The last formula between LaTeX delimiters, and where it ends. `$…$` and `\(…\)` do not span lines.
@@ -121,12 +149,7 @@ fn closing(span: &[u8], close: &[u8]) -> Option<usize> {
 
 /// The last number and where it stands; one that stands alone between inline delimiters on other lines does not count.
 fn last_number(text: &str) -> Option<(&str, usize)> {
-    let (mut at, mut last) = (0, None);
-    while let Some(found) = next_number(text, at) {
-        at = found.end;
-        last = Some((found.start, found.end));
-    }
-    let (start, end) = last?;
+    let Range { start, end } = answer::last_number(text)?;
     let (before, after) = (&text[..start], &text[end..]);
     let broken = |open: &str, close: &str| {
         let lead = before.rfind(open).map(|o| &before[o + open.len()..]);
@@ -171,7 +194,8 @@ pub(crate) fn trimmed(text: &str) -> &str {
         {
             text = text[..start].trim_end();
         }
-        text = text.trim_end_matches(['.', '*', '"', ' ', '\n']).trim_end_matches("I hope it is correct").trim_end();
+        text = text.trim_end_matches(['.', '*', '"', ' ', '\n']);
+        text = text.strip_suffix("I hope it is correct").unwrap_or(text).trim_end();
         if text.len() == before {
             return text.trim_start_matches(['*', '"', ' ']);
         }

@@ -3,7 +3,8 @@
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
-use super::operand::{number_node, sign};
+use super::literal::number_node;
+use super::operand::sign;
 use super::parse::{Entry, Parser};
 use super::token::Tok;
 use super::tree::{Bracket, Function, Node, Op};

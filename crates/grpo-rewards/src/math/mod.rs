@@ -5,6 +5,7 @@
 //! Everything is bounded in length, depth, size and work.
 
 mod algebra;
+mod brackets;
 mod check;
 mod compare;
 mod complex;
@@ -13,21 +14,26 @@ mod expression;
 mod find;
 mod float;
 mod functions;
+mod gold;
 mod infix;
+mod literal;
 mod numeric;
 mod operand;
 mod parse;
 mod poly;
 mod power;
+mod product;
 mod relation;
 mod text;
 mod token;
 mod tree;
 mod value;
+mod verdict;
 mod words;
 
-pub use check::{How, MathAnswer, Outcome, Search, Verdict};
+pub use check::{MathAnswer, Search};
 pub(crate) use expression::exact_expression;
+pub use verdict::{How, Outcome, Verdict};
 
 /// How close two numbers must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

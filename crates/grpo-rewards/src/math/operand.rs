@@ -1,7 +1,6 @@
 //! The parser where an operand may stand: numbers, names, brackets, and commands that wait for arguments.
 
-use num_rational::BigRational;
-
+use super::literal::{number_node, vulgar};
 use super::parse::{Entry, Need, Parser, Prefix};
 use super::token::{Lexer, Tok};
 use super::tree::{Bracket, Constant, Function, Id, Node, Op};
@@ -60,9 +59,7 @@ impl<'t> Parser<'t> {
             '&' => self.cell(false)?,
             '€' | '£' | '¥' | '$' => {}
             '½' | '⅓' | '¼' | '¾' | '⅔' | '⅕' | '⅛' => {
-                let (top, bottom) = vulgar(c);
-                let id =
-                    self.add(Node::Number { value: BigRational::new(top.into(), bottom.into()), decimals: None, integer_literal: false });
+                let id = self.add(vulgar(c));
                 self.deliver(id);
             }
             _ => self.meaning(sign(c)?)?,
@@ -300,52 +297,4 @@ pub(super) fn sign(c: char) -> Option<Meaning> {
         '∠' | '△' | '"' => Meaning::Nothing,
         _ => return None,
     })
-}
-
-/// The fraction that one sign stands for.
-fn vulgar(c: char) -> (i32, i32) {
-    match c {
-        '⅓' => (1, 3),
-        '¼' => (1, 4),
-        '¾' => (3, 4),
-        '⅔' => (2, 3),
-        '⅕' => (1, 5),
-        '⅛' => (1, 8),
-        _ => (1, 2),
-    }
-}
-
-/// A number as a node.
-pub(super) fn number_node(text: &str) -> Option<Node> {
-    let (mut digits, mut decimals, mut exponent) = (String::with_capacity(text.len()), None, String::new());
-    let mut in_exponent = false;
-    for c in text.chars().map(plain) {
-        match c {
-            '0'..='9' | '-' | '+' if in_exponent => exponent.push(c),
-            '0'..='9' => {
-                digits.push(c);
-                decimals = decimals.map(|d: u32| d + 1);
-            }
-            '.' => decimals = Some(0),
-            'e' | 'E' => in_exponent = true,
-            ',' | ' ' | '\\' | '!' | '{' | '}' => {}
-            _ => return None,
-        }
-    }
-    if digits.is_empty() {
-        return None;
-    }
-    let integer_literal = decimals.is_none() && !in_exponent;
-    let value = match digits.parse::<i64>() {
-        Ok(small) if integer_literal => BigRational::from(num_bigint::BigInt::from(small)),
-        _ => {
-            let exponent = if in_exponent {
-                exponent.parse::<i64>().ok().filter(|e| e.unsigned_abs() <= u64::from(crate::answer::MAX_EXPONENT))
-            } else {
-                Some(0)
-            };
-            crate::answer::decimal(&digits, decimals.unwrap_or(0) as usize, exponent)?
-        }
-    };
-    Some(Node::Number { value, decimals: if in_exponent { None } else { decimals }, integer_literal })
 }

@@ -13,7 +13,7 @@ pub(crate) fn parse(text: &str) -> Option<Tree> {
     if text.len() > MAX_LENGTH {
         return None;
     }
-    let mut parser = Parser { lexer: Lexer::new(text), nodes: Vec::with_capacity(16), stack: Vec::with_capacity(16), operand_next: true };
+    let mut parser = Parser { lexer: Lexer::new(text), nodes: Vec::with_capacity(8), stack: Vec::with_capacity(8), operand_next: true };
     while let Some(token) = parser.lexer.next() {
         if parser.stack.len() > 3 * MAX_DEPTH {
             return None;
@@ -75,7 +75,7 @@ pub(super) enum Need {
 
 pub(super) struct Parser<'t> {
     pub(super) lexer: Lexer<'t>,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
     pub(super) stack: Vec<Entry>,
     pub(super) operand_next: bool,
 }
@@ -174,7 +174,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn prefixed(&mut self, prefix: Prefix, value: Id) -> Id {
+    pub(super) fn prefixed(&mut self, prefix: Prefix, value: Id) -> Id {
         match prefix {
             Prefix::Negative | Prefix::Tight => self.add(Node::Negative(value)),
             Prefix::Positive => value,
@@ -253,52 +253,8 @@ impl<'t> Parser<'t> {
         self.operand_next = true;
     }
 
-    pub(super) fn open(&mut self, bracket: Bracket) {
-        self.stack.push(Entry::Open { bracket, rows: Vec::new() });
-        self.operand_next = true;
-    }
-
-    /// Ends the innermost bracket.
-    pub(super) fn close(&mut self, close: Bracket) -> Option<()> {
-        self.settle()?;
-        let content = if self.operand_next { None } else { self.pop_value() };
-        let Some(Entry::Open { bracket: open, .. }) = self.stack.pop() else { return None };
-        let interval = |b| matches!(b, Bracket::Round | Bracket::Square);
-        if open != close && !(interval(open) && interval(close)) {
-            return None;
-        }
-        let Some(content) = content else {
-            let empty = (open == Bracket::Set).then_some(Node::EmptySet)?;
-            let id = self.add(empty);
-            self.deliver(id);
-            return Some(());
-        };
-        let items = match self.nodes.get_mut(content as usize) {
-            Some(Node::Sequence { items, .. }) => Some(std::mem::take(items)),
-            _ => None,
-        };
-        let id = match (open, items) {
-            (Bracket::Bar, None) => self.add(Node::Function(Function::Abs, content)),
-            (Bracket::Floor, None) => self.add(Node::Function(Function::Floor, content)),
-            (Bracket::Ceiling, None) => self.add(Node::Function(Function::Ceiling, content)),
-            (Bracket::Set, None) => self.add(Node::List { open, close, items: vec![content] }),
-            (Bracket::Round | Bracket::Square | Bracket::Brace, None) if open == close => content,
-            (Bracket::Round | Bracket::Square | Bracket::Brace | Bracket::Set, Some(items)) => self.add(Node::List { open, close, items }),
-            _ => return None,
-        };
-        // f(x) y is f(x) times y: brackets right after a function hold its whole argument.
-        if matches!(self.stack.last(), Some(Entry::Prefix(Prefix::Function { .. } | Prefix::Log { .. }))) {
-            let Some(Entry::Prefix(prefix)) = self.stack.pop() else { return None };
-            let applied = self.prefixed(prefix, id);
-            self.deliver(applied);
-        } else {
-            self.deliver(id);
-        }
-        Some(())
-    }
-
     /// Builds everything up to the innermost bracket; a separator without an item after it is dropped.
-    fn settle(&mut self) -> Option<()> {
+    pub(super) fn settle(&mut self) -> Option<()> {
         if self.operand_next
             && let [.., Entry::Value(_), Entry::Infix(Op::Comma | Op::Semicolon)] = self.stack.as_slice()
         {
@@ -313,40 +269,6 @@ impl<'t> Parser<'t> {
             Some(Entry::Value(id)) => Some(id),
             _ => None,
         }
-    }
-
-    /// Ends a cell of a matrix, and its row if `row_ends`.
-    pub(super) fn cell(&mut self, row_ends: bool) -> Option<()> {
-        self.settle()?;
-        let cell = if self.operand_next { None } else { Some(self.pop_value()?) };
-        let Some(Entry::Open { bracket: Bracket::Matrix | Bracket::Determinant, rows }) = self.stack.last_mut() else { return None };
-        if rows.is_empty() {
-            rows.push(Vec::new());
-        }
-        let row = rows.last_mut()?;
-        match cell {
-            Some(cell) => row.push(cell),
-            None if row_ends && row.is_empty() => {}
-            None => return None,
-        }
-        if row_ends {
-            rows.push(Vec::new());
-        }
-        self.operand_next = true;
-        Some(())
-    }
-
-    pub(super) fn end_matrix(&mut self) -> Option<()> {
-        self.cell(true)?;
-        let Some(Entry::Open { bracket, mut rows }) = self.stack.pop() else { return None };
-        rows.retain(|row| !row.is_empty());
-        let width = rows.first()?.len();
-        if rows.iter().any(|row| row.len() != width) {
-            return None;
-        }
-        let id = self.add(Node::Matrix { rows, determinant: bracket == Bracket::Determinant });
-        self.deliver(id);
-        Some(())
     }
 
     fn finish(mut self) -> Option<Tree> {

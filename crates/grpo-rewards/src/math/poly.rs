@@ -1,5 +1,7 @@
 //! Sums of products with exact rational coefficients over atoms: symbols, constants, roots, functions of something.
 
+use std::borrow::Cow;
+
 use num_bigint::BigInt;
 use num_rational::{BigRational, Ratio};
 use num_traits::{One, Zero};
@@ -41,7 +43,7 @@ pub(crate) type Product = Vec<(u32, Exponent)>;
 /// Products with their coefficients, none of them 0, in the order of the products.
 pub(crate) type Poly = Vec<(Product, BigRational)>;
 
-/// One sum over another. The lower one is 1, or has at least two terms of which the first has coefficient 1.
+/// One sum over another. The lower one is empty where it is 1, the usual case, or has at least two terms of which the first has coefficient 1.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Scalar {
     pub num: Poly,
@@ -50,11 +52,11 @@ pub(crate) struct Scalar {
 
 impl Scalar {
     pub(crate) fn zero() -> Self {
-        Self { num: Vec::new(), den: one() }
+        Self { num: Vec::new(), den: Vec::new() }
     }
 
     pub(crate) fn rational(value: BigRational) -> Self {
-        Self { num: constant(value), den: one() }
+        Self { num: constant(value), den: Vec::new() }
     }
 
     pub(crate) fn integer(value: i64) -> Self {
@@ -62,7 +64,7 @@ impl Scalar {
     }
 
     pub(super) fn poly(num: Poly) -> Self {
-        Self { num, den: one() }
+        Self { num, den: Vec::new() }
     }
 
     pub(crate) fn is_zero(&self) -> bool {
@@ -70,7 +72,12 @@ impl Scalar {
     }
 
     pub(crate) fn has_denominator(&self) -> bool {
-        self.den.len() > 1
+        !self.den.is_empty()
+    }
+
+    /// The lower sum, written out.
+    pub(super) fn below(&self) -> Cow<'_, Poly> {
+        if self.den.is_empty() { Cow::Owned(constant(BigRational::one())) } else { Cow::Borrowed(&self.den) }
     }
 
     /// Its value, if it is a plain rational.
@@ -80,6 +87,10 @@ impl Scalar {
             [(product, value)] if product.is_empty() && !self.has_denominator() => Some(value.clone()),
             _ => None,
         }
+    }
+
+    pub(crate) fn is_rational(&self) -> bool {
+        self.is_zero() || self.plain().is_some()
     }
 
     /// Its value without a copy, if it is a plain rational other than 0.
@@ -101,10 +112,6 @@ impl Scalar {
             _ => None,
         }
     }
-}
-
-pub(super) fn one() -> Poly {
-    vec![(Vec::new(), BigRational::one())]
 }
 
 fn constant(value: BigRational) -> Poly {

@@ -153,10 +153,7 @@ impl Algebra {
                 self.power_rational(base, &coefficient)?
             } else {
                 let above = coefficient.numer().to_i64().ok_or(Stop::TooBig)?;
-                let term = Scalar {
-                    num: vec![(product, BigRational::new(BigInt::one(), coefficient.denom().clone()))],
-                    den: Scalar::integer(1).den,
-                };
+                let term = Scalar { num: vec![(product, BigRational::new(BigInt::one(), coefficient.denom().clone()))], den: Vec::new() };
                 let id = self.id(Atom::Power(base.clone(), term));
                 self.atom_power(id, Exponent::from(above))?
             };

@@ -83,5 +83,6 @@ pub(crate) fn spelling(text: &str) -> Spelling {
 
 /// Whether a gold text in normal spelling stands for nothing: no value, and no word either.
 pub(crate) fn is_void(spelling: &Spelling) -> bool {
-    !spelling.something || spelling.prose || matches!(spelling.text.to_ascii_lowercase().as_str(), "null" | "none" | "undefined" | "n/a")
+    const NOTHING: [&str; 4] = ["null", "none", "undefined", "n/a"];
+    !spelling.something || spelling.prose || NOTHING.iter().any(|word| word.eq_ignore_ascii_case(&spelling.text))
 }

@@ -78,6 +78,10 @@ impl<'t> Lexer<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
     fn peek_char(&self) -> Option<char> {
         self.rest().chars().next()
     }
@@ -97,6 +101,10 @@ impl<'t> Lexer<'t> {
     /// Past blanks and commands that only set.
     pub(crate) fn skip_blank(&mut self) {
         loop {
+            // Most tokens stand right after each other.
+            if self.byte().is_some_and(|b| b.is_ascii_graphic() && !matches!(b, b'\\' | b'$' | b'~')) {
+                return;
+            }
             let rest = self.rest();
             let Some(c) = rest.chars().next() else { return };
             // Dollar signs and directional marks show nothing.
@@ -275,7 +283,14 @@ impl<'t> Lexer<'t> {
     }
 
     fn digits(&mut self) -> usize {
-        let mut count = 0;
+        let start = self.at;
+        while self.byte().is_some_and(|b| b.is_ascii_digit()) {
+            self.at += 1;
+        }
+        let mut count = self.at - start;
+        if self.byte().is_none_or(|b| b.is_ascii()) {
+            return count;
+        }
         while self.peek_char().map(plain).is_some_and(|c| c.is_ascii_digit()) {
             self.bump();
             count += 1;
