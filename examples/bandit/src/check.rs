@@ -119,10 +119,9 @@ fn replay(case: &Case, device: &Device) -> Result<Largest, BoxError> {
         // With β = 0 the loss asks for no KL; the numbers have it all the same.
         let kl = update.metrics.get("kl").map_or_else(|| crate::kl(&policy, &reference), Ok)?;
         largest.kl = worse(largest.kl, difference(&[kl], &[step.kl])?);
-        let gradients = update.into_gradients();
-        let gradient = gradients.get::<1>(policy.logits.id).ok_or("the logits have no gradient")?; // [V]
+        let gradient = update.gradients().get::<1>(policy.logits.id).ok_or("the logits have no gradient")?; // [V]
         largest.gradient = worse(largest.gradient, difference(&to_host(gradient, "gradient")?, &step.grad)?);
-        policy = optimizer.step(p.lr, policy, gradients);
+        policy = update.apply(&mut optimizer, p.lr, policy);
         let after = to_host(policy.logits.val().inner(), "logits")?;
         largest.logits = worse(largest.logits, difference(&after, &step.logits_after)?);
     }

@@ -73,10 +73,9 @@ impl BanditCase {
             let update = gradients(&policy, std::slice::from_ref(&batch), &step, &config)?;
             let loss = update.metrics.get("loss").ok_or_else(|| "no metric `loss`".to_owned())?;
             seen.number(&format!("loss, step {k}"), loss, want.loss);
-            let gradients = update.into_gradients();
-            let grad = gradients.get::<1>(policy.logits.id).ok_or_else(|| format!("step {k}: no gradient"))?;
+            let grad = update.gradients().get::<1>(policy.logits.id).ok_or_else(|| format!("step {k}: no gradient"))?;
             seen.vector(&format!("grad, step {k}"), &to_host(grad, "gradient")?, &want.grad);
-            policy = optimizer.step(p.lr, policy, gradients);
+            policy = update.apply(&mut optimizer, p.lr, policy);
             let logits = to_host(policy.logits.val().inner(), "logits")?;
             seen.vector(&format!("logits_after, step {k}"), &logits, &want.logits_after);
         }
