@@ -8,6 +8,8 @@ type Open = fn(&str) -> Option<Result<Opened, DeviceError>>;
 
 pub(super) struct Backend {
     pub name: &'static str,
+    /// The Cargo feature it needs.
+    pub feature: &'static str,
     /// The names it answers to.
     pub forms: &'static [&'static str],
     /// `None` where the feature is off.
@@ -15,14 +17,20 @@ pub(super) struct Backend {
 }
 
 pub(super) const BACKENDS: &[Backend] = &[
-    Backend { name: "flex", forms: &["flex"], open: FLEX },
-    Backend { name: "ndarray", forms: &["ndarray"], open: NDARRAY },
-    Backend { name: "tch", forms: &["tch", "tch:cuda:0"], open: TCH },
-    Backend { name: "wgpu", forms: &["wgpu", "wgpu:discrete:0", "wgpu:integrated:0", "wgpu:virtual:0", "wgpu:cpu"], open: WGPU },
-    Backend { name: "vulkan", forms: &["vulkan"], open: VULKAN },
-    Backend { name: "metal", forms: &["metal"], open: METAL },
-    Backend { name: "webgpu", forms: &["webgpu"], open: WEBGPU },
-    Backend { name: "cuda", forms: &["cuda", "cuda:0"], open: CUDA },
+    Backend { name: "flex", feature: "flex", forms: &["flex"], open: FLEX },
+    Backend { name: "ndarray", feature: "ndarray", forms: &["ndarray"], open: NDARRAY },
+    Backend { name: "tch", feature: "tch", forms: &["tch", "tch:cuda:0"], open: TCH },
+    Backend {
+        name: "wgpu",
+        feature: "wgpu",
+        forms: &["wgpu", "wgpu:discrete:0", "wgpu:integrated:0", "wgpu:virtual:0", "wgpu:cpu"],
+        open: WGPU,
+    },
+    Backend { name: "dx12", feature: "wgpu", forms: &["dx12"], open: DX12 },
+    Backend { name: "vulkan", feature: "vulkan", forms: &["vulkan"], open: VULKAN },
+    Backend { name: "metal", feature: "metal", forms: &["metal"], open: METAL },
+    Backend { name: "webgpu", feature: "webgpu", forms: &["webgpu"], open: WEBGPU },
+    Backend { name: "cuda", feature: "cuda", forms: &["cuda", "cuda:0"], open: CUDA },
 ];
 
 /// `$open` where the feature is on, else nothing.
@@ -45,6 +53,7 @@ switched!(TCH, "tch", |rest| {
     Some(grpo_tch::device(on).map(|d| (d, grpo_tch::probe as _)))
 });
 switched!(WGPU, "wgpu", |rest| by_wgpu(grpo_wgpu::Api::Auto, rest));
+switched!(DX12, "wgpu", |rest| by_wgpu(grpo_wgpu::Api::Dx12, rest));
 switched!(VULKAN, "vulkan", |rest| by_wgpu(grpo_wgpu::Api::Vulkan, rest));
 switched!(METAL, "metal", |rest| by_wgpu(grpo_wgpu::Api::Metal, rest));
 switched!(WEBGPU, "webgpu", |rest| by_wgpu(grpo_wgpu::Api::WebGpu, rest));

@@ -14,6 +14,7 @@
 //! | `ndarray` | the CPU, by ndarray | `ndarray` |
 //! | `tch`, `tch:cuda:0` | LibTorch: the CPU, an NVIDIA GPU | `tch` |
 //! | `wgpu`, `wgpu:discrete:0`, `wgpu:integrated:0`, `wgpu:virtual:0`, `wgpu:cpu` | WGPU: the best adapter, or one of a kind | `wgpu` |
+//! | `dx12` and the same endings | the same, by DirectX 12 alone | `wgpu` |
 //! | `vulkan`, `metal`, `webgpu` and the same endings | the same, by this API alone | `vulkan`, `metal`, `webgpu` |
 //! | `cuda`, `cuda:0` | CubeCL's CUDA, never run | `cuda` |
 //!
@@ -24,7 +25,7 @@
 mod backends;
 
 use burn::tensor::Device;
-pub use grpo_kernels::device::{Capabilities, DeviceError};
+pub use grpo_kernels::device::{Capabilities, DeviceError, computes};
 
 use backends::BACKENDS;
 
@@ -94,7 +95,7 @@ fn find(name: &str) -> Result<Opened, Error> {
     };
     let (head, rest) = name.split_once(':').unwrap_or((name, ""));
     let backend = BACKENDS.iter().find(|backend| backend.name == head).ok_or_else(unknown)?;
-    let open = backend.open.ok_or_else(|| Error::NotCompiled { name: name.to_owned(), feature: backend.name, compiled: list() })?;
+    let open = backend.open.ok_or_else(|| Error::NotCompiled { name: name.to_owned(), feature: backend.feature, compiled: list() })?;
     // A rest that is empty though there was a colon is no form of any device.
     if name.ends_with(':') {
         return Err(unknown());
@@ -126,7 +127,7 @@ mod tests {
             match opened {
                 Ok(()) => assert!(compiled().contains(&backend.name)),
                 Err(Error::NotCompiled { name, feature, .. }) => {
-                    assert_eq!((name.as_str(), feature), (backend.name, backend.name));
+                    assert_eq!((name.as_str(), feature), (backend.name, backend.feature));
                     assert!(!compiled().contains(&backend.name));
                 }
                 // A driver may be missing where this runs; then it must be this that is said.

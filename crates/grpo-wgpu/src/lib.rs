@@ -23,7 +23,10 @@ pub use grpo_kernels::device::{Capabilities, DeviceError};
 const NAME: &str = "wgpu";
 
 /// What it does otherwise than flex.
-const DEVIATIONS: &[&str] = &["computes no f64", "shaders may flush numbers below 1.2e-38 to 0 and need not tell NaN from numbers"];
+const DEVIATIONS: &[&str] = &[
+    "claims f64 on some adapters, and computes exponentials in it wrongly",
+    "shaders may flush numbers below 1.2e-38 to 0 and need not tell NaN from numbers",
+];
 
 /// Which API drives the adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,6 +35,8 @@ pub enum Api {
     /// wgpu's choice.
     #[default]
     Auto,
+    /// DirectX 12, on Windows.
+    Dx12,
     /// Vulkan, with SPIR-V shaders.
     #[cfg(feature = "vulkan")]
     Vulkan,
@@ -47,6 +52,7 @@ impl Api {
     fn name(self) -> &'static str {
         match self {
             Self::Auto => NAME,
+            Self::Dx12 => "dx12",
             #[cfg(feature = "vulkan")]
             Self::Vulkan => "vulkan",
             #[cfg(feature = "metal")]
@@ -59,6 +65,7 @@ impl Api {
     fn backend(self) -> WgpuBackend {
         match self {
             Self::Auto => WgpuBackend::Auto,
+            Self::Dx12 => WgpuBackend::Dx12,
             #[cfg(feature = "vulkan")]
             Self::Vulkan => WgpuBackend::Vulkan,
             #[cfg(feature = "metal")]

@@ -151,7 +151,7 @@ fn kl(policy: &Table, reference: &Table) -> Result<f64, BoxError> {
 fn random_logits(seed: u64, which: usize, device: &Device) -> Tensor<1> {
     let mut rng = stream(seed, which);
     let logits: Vec<f64> = (0..VOCABULARY).map(|_| rng.random_range(-0.5..0.5)).collect();
-    let dtype = if device.supports_dtype(DType::F64) { DType::F64 } else { DType::F32 };
+    let dtype = if grpo_device::computes(device, DType::F64) { DType::F64 } else { DType::F32 };
     Tensor::from_data(TensorData::new(logits, [VOCABULARY]), (device, dtype)) // [V]
 }
 

@@ -3,6 +3,7 @@
 use burn::Tensor;
 use burn::tensor::DType;
 use grpo_core::to_host;
+use grpo_kernels::device::computes;
 
 use super::tools::slope;
 use super::{Behaviour, Compare, all};
@@ -16,7 +17,7 @@ pub(super) const BEHAVIOURS: &[Behaviour] = &[
 
 fn casts(bench: &Bench<'_>, seen: &mut Compare) -> Step {
     for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
-        if !bench.device.supports_dtype(dtype) {
+        if !computes(bench.device, dtype) {
             continue;
         }
         let x: Tensor<1> = bench.leaf(&[1.5, -2.0, 0.25], [3]);

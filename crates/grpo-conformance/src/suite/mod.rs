@@ -19,6 +19,7 @@ mod training;
 mod upstream;
 
 use burn::tensor::{DType, Device};
+use grpo_kernels::device::computes;
 
 use crate::report::{Checked, Column, Outcome, Report};
 use crate::runner::{Bench, Step, judge};
@@ -154,7 +155,7 @@ impl Suite {
         let mut used = vec![false; self.exclusions.len()];
         for &dtype in dtypes {
             let column = column(dtype);
-            if !device.supports_dtype(dtype) {
+            if !computes(device, dtype) {
                 report.notes.push(format!("the device does not compute {column}"));
                 continue;
             }

@@ -11,6 +11,7 @@ use crate::runner::{Bench, Step};
 
 pub(super) const BEHAVIOURS: &[Behaviour] = &[
     wide("burn differentiates a division by a scalar in the tensor's own type", scalar_division),
+    wide("burn computes the sigmoid in the tensor's own type", own_sigmoid),
     wide("burn's attention hides the keys that a boolean mask names", masked_attention),
     wide("burn's attention caps scores softly", capped_attention),
     wide("burn's causal attention ends at the last key", causal_attention),
@@ -21,6 +22,13 @@ fn scalar_division(bench: &Bench<'_>, seen: &mut Compare) -> Step {
     let x: Tensor<1> = bench.leaf(&[0.5, -1.0], [2]);
     let slopes = slope(x.clone() / 0.7, &x)?;
     seen.vector("gradient", &slopes, &[1.0 / 0.7, 1.0 / 0.7]);
+    Ok(())
+}
+
+fn own_sigmoid(bench: &Bench<'_>, seen: &mut Compare) -> Step {
+    let x: Tensor<1> = bench.constant(&[0.3125, -2.0], [2]);
+    let want = [0.3125f64, -2.0].map(|x| 1.0 / (1.0 + (-x).exp()));
+    seen.vector("value", &to_host(burn::tensor::activation::sigmoid(x), "sigmoid")?, &want);
     Ok(())
 }
 

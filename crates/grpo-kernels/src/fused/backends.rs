@@ -1,10 +1,4 @@
 //! Which backends have the operations. All but flex compose the chunks from burn's own operations; flex brings loops (`flex.rs`, `gate.rs`).
-//!
-//! burn deprecates two of them together with their crates; they are here as long as it has them.
-#![cfg_attr(
-    any(feature = "ndarray", feature = "tch"),
-    expect(deprecated, reason = "burn 0.22 has burn-ndarray and burn-tch for the last time")
-)]
 
 macro_rules! composed {
     ($($backend:ty: $feature:literal),*) => { $(

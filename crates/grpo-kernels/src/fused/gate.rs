@@ -27,13 +27,18 @@ pub trait GateKernel: Backend {
 impl GateKernel for Dispatch {}
 impl<B: Backend, C: CheckpointStrategy> GateKernel for Autodiff<B, C> {}
 
+/// 1 / (1 + e⁻ˣ); where e⁻ˣ overflows it is 0. burn's own has 32 bits in f64 on ndarray.
+fn sigmoid<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+    B::float_recip(B::float_add_scalar(B::float_exp(B::float_neg(x)), 1.0.into()))
+}
+
 pub fn product<B: Backend>(gate: FloatTensor<B>, up: FloatTensor<B>) -> FloatTensor<B> {
-    let silu = B::float_mul(B::sigmoid(gate.clone()), gate);
+    let silu = B::float_mul(sigmoid::<B>(gate.clone()), gate);
     B::float_mul(silu, up)
 }
 
 pub fn gradients<B: Backend>(gate: FloatTensor<B>, up: FloatTensor<B>, upstream: FloatTensor<B>) -> [FloatTensor<B>; 2] {
-    let sigmoid = B::sigmoid(gate.clone());
+    let sigmoid = sigmoid::<B>(gate.clone());
     let silu = B::float_mul(sigmoid.clone(), gate);
     // σ·(1 + g·(1 − σ)) = σ + silu − silu·σ
     let slope = B::float_sub(B::float_add(sigmoid.clone(), silu.clone()), B::float_mul(silu.clone(), sigmoid));

@@ -1,4 +1,5 @@
 //! The custom autodiff operations. Row statistics: chunk arithmetic, the two passes over chunks, and the registration with burn. The gate of an MLP.
+#![cfg_attr(any(feature = "ndarray", feature = "tch"), expect(deprecated, reason = "named to be compiled for, as long as burn has them"))]
 
 mod backends;
 mod backward;
