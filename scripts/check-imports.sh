@@ -14,13 +14,17 @@ expect() { # CRATE "ALLOWED ..." [FLAGS]
 expect grpo-core "burn"
 expect grpo-core "" --no-default-features
 expect grpo-kernels "burn"
-expect grpo-flex "burn grpo-kernels"
+for backend in flex ndarray tch wgpu; do expect "grpo-$backend" "burn grpo-kernels"; done
+expect grpo-device "burn grpo-kernels" --no-default-features
+expect grpo-device "burn grpo-kernels grpo-flex grpo-ndarray grpo-tch grpo-wgpu" --features ndarray,tch,wgpu
 expect grpo-rewards "grpo-core" --no-default-features
 expect grpo-lm "burn grpo-core grpo-kernels"
-expect grpo-conformance "burn grpo-core" --no-default-features
-expect grpo-conformance "burn grpo-core grpo-flex grpo-kernels"
+expect grpo-conformance "burn grpo-core grpo-device grpo-kernels" --no-default-features
+expect grpo-conformance "burn grpo-core grpo-device grpo-flex grpo-kernels"
 # A library never chooses a device, and core never names a backend.
 if grep -rnE 'Device::default\(\)|Tensor(::<[^>]*>)?::from\(' crates/*/src --include=*.rs | grep -v '^\S*//'; then echo "library code must not choose a device"; bad=1; fi
 if cargo tree --locked -q -p grpo-core -e normal --prefix none | grep -E '^burn-(flex|ndarray|tch|wgpu|cubecl)'; then echo "grpo-core must not name a backend"; bad=1; fi
+# What cargo builds without being told otherwise has one backend.
+if cargo tree --locked -q -e normal --prefix none | grep -E '^(burn-(ndarray|tch|wgpu|cubecl|cuda)|tch|wgpu|cubecl-wgpu) '; then echo "the default members must have no backend but flex"; bad=1; fi
 [ $bad = 0 ] && echo "import rules hold"
 exit $bad

@@ -1,4 +1,4 @@
-//! What a GRPO step of a language model of 135 M parameters costs: seconds on the clock, CPU seconds, peak memory.
+//! What a GRPO step of a language model of 135 M parameters costs: seconds on the clock, CPU seconds, peak memory. On any backend that is compiled in.
 //!
 //! `cargo run --release -p grpo-bench-lm` runs every case, each in a process of its own so that peaks do not mix. Weights are random and of
 //! SmolLM2-135M's sizes, so nothing is downloaded; `--model FILE` takes real ones. Per case: one warm-up step, then `--steps` measured ones;
@@ -9,6 +9,7 @@ mod process;
 use std::process::Command;
 
 use burn::optim::{AdamWConfig, ModuleOptimizer};
+use burn::tensor::{Tensor, TensorData};
 use clap::{Parser, ValueEnum};
 use grpo_core::{Batch, BoxError, GroupId, GrpoConfig, Row, Sample, SampleRequest, Sampler as _, SamplingParams, StepStats, gradients};
 use grpo_lm::config::ModelConfig;
@@ -27,6 +28,9 @@ struct Args {
     /// Measured steps.
     #[arg(long, default_value_t = 3)]
     steps: usize,
+    /// What computes: flex, ndarray, tch …; each but flex needs the Cargo feature of its name.
+    #[arg(long, default_value = "flex")]
+    device: String,
     /// Do not update: sample only.
     #[arg(long)]
     generation_only: bool,
@@ -42,17 +46,29 @@ enum Case {
     LongLora,
     /// The same, all weights.
     LongFull,
+    /// A step of the example digit-sum: 96 prompts of 8 tokens, 8 completions of 4 tokens each, a model of two blocks, all weights.
+    DigitSum,
+    /// No model: the product of two matrices of 1024 by 1024, ten times.
+    Product,
 }
 
 impl Case {
-    const ALL: [(Self, &str); 4] =
-        [(Self::ShortLora, "short-lora"), (Self::ShortFull, "short-full"), (Self::LongLora, "long-lora"), (Self::LongFull, "long-full")];
+    const ALL: [(Self, &str); 6] = [
+        (Self::ShortLora, "short-lora"),
+        (Self::ShortFull, "short-full"),
+        (Self::LongLora, "long-lora"),
+        (Self::LongFull, "long-full"),
+        (Self::DigitSum, "digit-sum"),
+        (Self::Product, "product"),
+    ];
 
     /// Prompts, tokens of each, completions of each, tokens of each.
     fn shape(self) -> [usize; 4] {
         match self {
             Self::ShortLora | Self::ShortFull => [8, 25, 8, 5],
             Self::LongLora | Self::LongFull => [2, 45, 8, 64],
+            Self::DigitSum => [96, 8, 8, 4],
+            Self::Product => [0; 4],
         }
     }
 
@@ -78,6 +94,9 @@ fn main() -> Result<(), BoxError> {
 const HEADER: &str = "case        part        wall s          CPU s           | resident MiB after a step each | peak MiB";
 
 fn run(case: Case, args: &Args) -> Result<(), BoxError> {
+    if case == Case::Product {
+        return product(args);
+    }
     let mut policy = load(case, args)?;
     let mut optimizer = AdamWConfig::new().with_epsilon(1e-8).with_weight_decay(0.0).init();
     let [p, tp, g, tc] = case.shape();
@@ -110,13 +129,39 @@ fn run(case: Case, args: &Args) -> Result<(), BoxError> {
     Ok(())
 }
 
+/// Tens of products, each ten read back once: a device may compute behind the program's back.
+fn product(args: &Args) -> Result<(), BoxError> {
+    let device = grpo_device::open(&args.device)?;
+    let numbers = |seed: usize| (0..1024 * 1024).map(|i| ((i * 7 + seed) % 19) as f32 * 0.05 - 0.45).collect::<Vec<_>>();
+    let matrix = |seed| Tensor::<2>::from_data(TensorData::new(numbers(seed), [1024, 1024]), &device);
+    let (left, right) = (matrix(1), matrix(2));
+    let mut spent = Vec::new();
+    for step in 0..=args.steps {
+        let start = Moment::now()?;
+        for _ in 0..9 {
+            drop(left.clone().matmul(right.clone()));
+        }
+        grpo_core::to_host(left.clone().matmul(right.clone()).slice([0..1, 0..1]), "product")?;
+        if step > 0 {
+            spent.push(start.spent()?);
+        }
+    }
+    println!("product     ten         {} | {:.0}", line(&spent), memory("VmHWM")?);
+    Ok(())
+}
+
 fn load(case: Case, args: &Args) -> Result<Decoder, BoxError> {
-    let device = grpo_flex::device()?.autodiff();
+    let device = grpo_device::open(&args.device)?.autodiff();
     let decoder = match &args.model {
         Some(path) => Decoder::from_checkpoint(&Checkpoint::open(path)?, &device)?,
+        None if case == Case::DigitSum => Decoder::random(&digit_sum(), 1, &device)?,
         None => Decoder::random(&smollm2_135m(), 1, &device)?,
     };
     Ok(if case.is_lora() { decoder.with_lora(&LoraConfig::default())? } else { decoder })
+}
+
+fn digit_sum() -> ModelConfig {
+    ModelConfig { vocab_size: 13, max_position_embeddings: 12, rope_theta: 100.0, tie_word_embeddings: false, ..ModelConfig::default() }
 }
 
 fn smollm2_135m() -> ModelConfig {

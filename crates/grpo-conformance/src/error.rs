@@ -30,30 +30,9 @@ pub enum Error {
         /// The names that are looked for.
         known: String,
     },
-    /// A device name that means nothing here.
-    #[error("device `{name}` is not known, must be one of {known}")]
-    UnknownDevice {
-        /// The name that was given.
-        name: String,
-        /// The names that are known.
-        known: String,
-    },
-    /// A device that this program was built without.
-    #[error("device `{name}` is not compiled in: build with `--features {name}`; compiled in: {compiled}")]
-    NotCompiled {
-        /// The name that was given.
-        name: &'static str,
-        /// The names that would work.
-        compiled: String,
-    },
-    /// A device that does not open.
-    #[error("device `{name}`: {problem}")]
-    Open {
-        /// The name that was given.
-        name: &'static str,
-        /// What the backend said.
-        problem: String,
-    },
+    /// A device that is not known, not compiled in, or does not open.
+    #[error(transparent)]
+    Device(#[from] grpo_device::Error),
     /// A precision that the device does not have.
     #[error("the device does not compute {0}")]
     Precision(crate::Precision),

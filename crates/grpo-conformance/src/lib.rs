@@ -10,14 +10,14 @@
 //! ```
 //!
 //! - [`Vectors`] reads a folder of JSON files and checks each case on the reference, in host arithmetic and on tensors.
-//! - [`suite`] is for backend crates: the behaviours of operations that the library relies on. It needs no files.
+//! - [`suite`] is for backend crates: the operations that the library relies on, values and gradients. It needs no files. [`Suite`] is the same with
+//!   other float types, and with exclusions.
 //! - The program `check-vectors DIR [--device NAME] [--dtype f32|f64|both]` does the first from a command line.
 
 #![forbid(unsafe_code)]
 
 mod cases;
 mod compare;
-mod device;
 mod error;
 mod reference;
 mod report;
@@ -26,8 +26,8 @@ mod suite;
 mod vectors;
 
 pub use compare::Mismatch;
-pub use device::{compiled, open};
 pub use error::{Error, Result};
+pub use grpo_device::{compiled, open};
 pub use report::{Checked, Column, Outcome, Report, Tally};
-pub use suite::suite;
+pub use suite::{Exclusion, Fate, Suite, suite};
 pub use vectors::{Precision, Vectors};

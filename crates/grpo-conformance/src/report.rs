@@ -17,11 +17,15 @@ pub enum Column {
     F32,
     /// On tensors of 64 bits.
     F64,
+    /// On tensors of 16 bits, 10 of them for digits.
+    F16,
+    /// On tensors of 16 bits, 7 of them for digits.
+    BF16,
 }
 
 impl Column {
     /// All of them, in the order they are printed.
-    pub const ALL: [Self; 4] = [Self::Reference, Self::Host, Self::F32, Self::F64];
+    pub const ALL: [Self; 6] = [Self::Reference, Self::Host, Self::F32, Self::F64, Self::F16, Self::BF16];
 }
 
 impl fmt::Display for Column {
@@ -31,6 +35,8 @@ impl fmt::Display for Column {
             Self::Host => "host",
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::F16 => "f16",
+            Self::BF16 => "bf16",
         })
     }
 }
@@ -146,13 +152,17 @@ impl fmt::Display for Report {
     /// A table, the failures, what was skipped, and a closing line `N passed, N failed, N skipped`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<24}", "passed/failed/skipped")?;
-        for column in Column::ALL {
+        // Few runs have 16-bit columns; the others are always shown, so that a missing one is seen.
+        let wide = |column: &Column| !matches!(column, Column::F16 | Column::BF16);
+        let columns: Vec<Column> =
+            Column::ALL.into_iter().filter(|column| wide(column) || self.checks.iter().any(|check| check.column == *column)).collect();
+        for column in &columns {
             write!(f, "{column:>16}")?;
         }
         writeln!(f)?;
         for file in self.files() {
             write!(f, "{file:<24}")?;
-            for column in Column::ALL {
+            for &column in &columns {
                 let tally = self.tally(|c| c.file == file && c.column == column);
                 let cell =
                     if tally == Tally::default() { "-".into() } else { format!("{}/{}/{}", tally.passed, tally.failed, tally.skipped) };

@@ -136,9 +136,7 @@ fn an_unknown_file_is_skipped_by_name_and_nothing_run_is_not_green() {
 
 #[test]
 fn devices_are_known_by_name() {
-    assert!(matches!(open("abacus"), Err(Error::UnknownDevice { .. })));
-    let error = open("wgpu").map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("not compiled in") && error.contains("flex"), "{error}");
+    assert!(open("abacus").is_err() && open("flex").is_ok());
     let report = Vectors::read(vectors()).unwrap().check(&open("flex").unwrap(), &[Precision::F32]).unwrap();
     assert_eq!(report.tally(|c| c.column == Column::F64), Tally::default());
 }

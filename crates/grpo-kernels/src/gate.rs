@@ -26,7 +26,7 @@ use burn::tensor::{Tensor, activation::sigmoid};
 /// # Source
 /// Shazeer, GLU Variants Improve Transformer (2020), SwiGLU.
 pub fn gated_silu<const D: usize>(gate: Tensor<D>, up: Tensor<D>) -> Tensor<D> {
-    #[cfg(feature = "flex")]
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch", feature = "wgpu"))]
     if gate.dims() == up.dims() && gate.dtype() == up.dtype() && gate.device() == up.device() && crate::fused::supports(&gate.device()) {
         return crate::fused::gated_silu(gate, up);
     }

@@ -8,13 +8,16 @@
 //!
 //! # Backends
 //!
-//! Custom autodiff operations, switched on for a backend by the Cargo feature of its name (`flex`). On a device of any other backend the same
+//! Custom autodiff operations, switched on for a backend by the Cargo feature of its name (`flex`, `ndarray`, `tch`, `wgpu`). On a device of any other backend the same
 //! functions take the plain path (for row statistics [`plain_row_stats`]): equal values and gradients, ordinary tensor operations, and under autodiff the logits of every chunk stay on the tape.
+//!
+//! [`device`] finds out what a device can do; the backend crates share it.
 
 #![forbid(unsafe_code)]
 
+pub mod device;
 mod error;
-#[cfg(feature = "flex")]
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch", feature = "wgpu"))]
 mod fused;
 mod gate;
 mod plain;

@@ -53,7 +53,7 @@ use crate::{
 pub fn linear_row_stats(rows: LinearRows, targets: Tensor<1, Int>, request: &RowRequest) -> Result<RowStats, KernelError> {
     let plan = Plan::new(&rows, &targets, request)?;
     let reference = request.reference.clone();
-    #[cfg(feature = "flex")]
+    #[cfg(any(feature = "flex", feature = "ndarray", feature = "tch", feature = "wgpu"))]
     if crate::fused::supports(&rows.hidden.device()) {
         return Ok(crate::fused::compute(rows, targets, reference, plan));
     }

@@ -37,6 +37,9 @@ struct Args {
     /// β: how much the KL to the second policy weighs.
     #[arg(long, default_value_t = 0.2)]
     beta: f64,
+    /// What computes: flex, ndarray, tch, tch:cuda:0, wgpu …; each but flex needs the Cargo feature of its name.
+    #[arg(long, value_name = "DEVICE", default_value = "flex")]
+    device: String,
     /// Print one JSON object as the last line.
     #[arg(long)]
     json: bool,
@@ -53,7 +56,7 @@ const UPDATES_PER_ROLLOUT: usize = 20;
 
 fn main() -> Result<(), BoxError> {
     let args = Args::parse();
-    let device = grpo_flex::device()?;
+    let device = grpo_device::open(&args.device)?;
     if let Some(file) = &args.check {
         return check::run(file, &device);
     }
@@ -144,11 +147,12 @@ fn kl(policy: &Table, reference: &Table) -> Result<f64, BoxError> {
     Ok(to_host((log_probs.exp() * difference).sum(), "KL")?[0])
 }
 
-/// Logits of one policy of the run: uniform in ±0.5, f64.
+/// Logits of one policy of the run: uniform in ±0.5, in the widest float type that the device computes.
 fn random_logits(seed: u64, which: usize, device: &Device) -> Tensor<1> {
     let mut rng = stream(seed, which);
     let logits: Vec<f64> = (0..VOCABULARY).map(|_| rng.random_range(-0.5..0.5)).collect();
-    Tensor::from_data(TensorData::new(logits, [VOCABULARY]), (device, DType::F64)) // [V]
+    let dtype = if grpo_device::computes(device, DType::F64) { DType::F64 } else { DType::F32 };
+    Tensor::from_data(TensorData::new(logits, [VOCABULARY]), (device, dtype)) // [V]
 }
 
 /// Draws completions of one token.

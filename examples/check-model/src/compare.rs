@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use grpo_core::{
     BoxError, GroupId, Padded, Policy as _, SampleRequest, Sampler as _, SamplingParams, ScoreRequest, TokenBatch, TokenId, to_host,
@@ -72,17 +73,24 @@ impl Reference {
         Ok(serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", path.display()))?)
     }
 
-    /// Checks every prompt and prints a line for each.
+    /// The first so many prompts alone.
+    pub fn first(mut self, prompts: Option<usize>) -> Self {
+        self.cases.truncate(prompts.unwrap_or(usize::MAX));
+        self
+    }
+
+    /// Checks every prompt and prints a line for each, with its time.
     pub fn check(&self, label: &str, checkpoint: &Checkpoint, decoder: &Decoder, tally: &mut Tally) -> Result<(), BoxError> {
         println!("{label}:");
         let ends = self.eos_token_ids.clone().or_else(|| self.eos_token_id.map(|id| vec![id]));
         let mut end = Line::new("end tokens", tally);
         end.equal("ids", ends.as_deref(), |_| Ok(sorted(&checkpoint.generation.end_tokens)), |given, want| *given == sorted(want))?;
-        end.print();
+        end.print(None);
         for case in &self.cases {
+            let start = Instant::now();
             let mut line = Line::new(&case.name, tally);
             case.check(checkpoint, decoder, &self.tolerance, &mut line)?;
-            line.print();
+            line.print(Some(start.elapsed()));
         }
         Ok(())
     }
@@ -199,7 +207,7 @@ impl<'a> Line<'a> {
         self.missing.push(what);
     }
 
-    fn print(self) {
+    fn print(self, took: Option<Duration>) {
         let mut parts = self.differences;
         if !self.equal.is_empty() {
             parts.push(format!("equal: {}", self.equal.join(", ")));
@@ -207,7 +215,8 @@ impl<'a> Line<'a> {
         if !self.missing.is_empty() {
             parts.push(format!("skipped: {}", self.missing.join(", ")));
         }
-        println!("  {}: {}", self.name, parts.join(", "));
+        let took = took.map(|took| format!(" ({:.1} s)", took.as_secs_f64())).unwrap_or_default();
+        println!("  {}{took}: {}", self.name, parts.join(", "));
         for failure in self.failures {
             println!("  FAILED {}: {failure}", self.name);
         }

@@ -7,13 +7,14 @@
 //!
 //! One line a prompt, with the largest differences, and a line for each check that fails. A quantity that the reference does not give
 //! for a prompt is skipped. With `--lora` the adapter is checked beside the matrices and multiplied into them; with `--export` the model is
-//! written as a Hugging Face folder, read back, and checked again. Exit status 1 on any failure, or when nothing was checked.
+//! written as a Hugging Face folder, read back, and checked again. `--device` says what computes. Exit status 1 on any failure, or when nothing was checked.
 
 mod compare;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use burn::tensor::Device;
 use clap::Parser;
 use compare::{Reference, Tally};
 use grpo_core::BoxError;
@@ -35,6 +36,12 @@ struct Args {
     /// Also write the model to this folder, read it back, and check that.
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
+    /// What computes: flex, ndarray, tch, tch:cuda:0, wgpu …; each but flex needs the Cargo feature of its name.
+    #[arg(long, value_name = "DEVICE", default_value = "flex")]
+    device: String,
+    /// Only so many prompts, from the first on: on software Vulkan one takes minutes.
+    #[arg(long, value_name = "N")]
+    prompts: Option<usize>,
 }
 
 fn main() -> ExitCode {
@@ -51,9 +58,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<Tally, BoxError> {
-    let reference = Reference::read(&args.reference)?;
+    let reference = Reference::read(&args.reference)?.first(args.prompts);
+    let device = grpo_device::open(&args.device)?;
     let mut tally = Tally::default();
-    let (mut checkpoint, decoder) = load(&args.model)?;
+    let (mut checkpoint, decoder) = load(&args.model, &device)?;
     let model = match &args.lora {
         None => {
             reference.check("model", &checkpoint, &decoder, &mut tally)?;
@@ -71,16 +79,16 @@ fn run(args: &Args) -> Result<Tally, BoxError> {
         checkpoint.tensors = model.to_host_tensors()?;
         write_hf_folder(folder, &checkpoint, WeightType::F32)?;
         drop((checkpoint, model));
-        let (checkpoint, decoder) = load(folder)?;
+        let (checkpoint, decoder) = load(folder, &device)?;
         reference.check("exported folder", &checkpoint, &decoder, &mut tally)?;
     }
     Ok(tally)
 }
 
-/// A model on the CPU. The checkpoint keeps everything but the weights, which would be there twice.
-fn load(path: &Path) -> Result<(Checkpoint, Decoder), BoxError> {
+/// A model on the device. The checkpoint keeps everything but the weights, which would be there twice.
+fn load(path: &Path, device: &Device) -> Result<(Checkpoint, Decoder), BoxError> {
     let mut checkpoint = Checkpoint::open(path)?;
-    let decoder = Decoder::from_checkpoint(&checkpoint, &grpo_flex::device()?)?;
+    let decoder = Decoder::from_checkpoint(&checkpoint, device)?;
     checkpoint.tensors.clear();
     Ok((checkpoint, decoder))
 }

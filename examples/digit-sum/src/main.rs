@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p digit-sum
 //! cargo run --release -p digit-sum -- --seed 2 --json
+//! cargo run --release -p digit-sum --features tch -- --device tch      # another backend learns the same
 //! ```
 //!
 //! Prompts are `123+421=`, answers `544.`: two numbers of three digits from 0 to 4, so that nothing carries; 15,625 problems, 2,000 of
@@ -14,6 +15,9 @@
 //! which writes anything, keeps it exploring; with `--beta 0` it settles for the best guess, entropy goes to 0, and groups whose answers
 //! are all alike teach nothing more. Then `rewards/exact/mean` rises, within some fifty steps. It ends below the accuracy, because greedy answers
 //! do not explore and sampled ones do. The curves are in `runs/digit-sum/curves.svg`.
+//!
+//! Tokens are drawn on the host, so the same seed asks the same of every backend. On flex, ndarray and LibTorch the same seed gives the same weights in every
+//! bit (`weights` in the JSON object is their fingerprint); between backends sums round differently, and sooner or later one draws another token.
 
 mod record;
 mod task;
@@ -25,9 +29,10 @@ use burn::module::Module;
 use burn::optim::AdamWConfig;
 use clap::Parser;
 use grpo_core::{
-    Batch, BoxError, GrpoConfig, KlPenalty, Metrics, Prompt, Rewards, RolloutPlan, SamplingParams, Schedule, gradients, rollout, step_stats,
+    Batch, BoxError, Group, GrpoConfig, KlPenalty, Metrics, Prompt, Rewards, RolloutPlan, SamplingParams, Schedule, gradients, rollout,
+    step_stats,
 };
-use grpo_lm::{Decoder, LmSampler, ModelConfig};
+use grpo_lm::{Checkpoint, Decoder, LmSampler, ModelConfig};
 
 use record::Record;
 use task::{Baselines, Digits, Exact, Sum};
@@ -47,6 +52,12 @@ struct Args {
     /// Where metrics.jsonl and curves.svg go.
     #[arg(long, default_value = "runs/digit-sum")]
     out: PathBuf,
+    /// What computes: flex, ndarray, tch, tch:cuda:0, wgpu …; each but flex needs the Cargo feature of its name.
+    #[arg(long, value_name = "DEVICE", default_value = "flex")]
+    device: String,
+    /// Start from the weights in this folder, which an earlier run left as `model`.
+    #[arg(long, value_name = "DIR")]
+    load: Option<PathBuf>,
     /// Print one JSON object as the last line.
     #[arg(long)]
     json: bool,
@@ -60,7 +71,7 @@ const MICRO_TOKENS: usize = 8192;
 fn main() -> Result<(), BoxError> {
     let args = Args::parse();
     let start = Instant::now();
-    let device = grpo_flex::device()?;
+    let device = grpo_device::open(&args.device)?;
     let problems = task::problems(args.seed);
     let (held_out, train) = problems.split_at(HELD_OUT);
 
@@ -71,7 +82,10 @@ fn main() -> Result<(), BoxError> {
         tie_word_embeddings: false,
         ..ModelConfig::default()
     };
-    let mut policy = Decoder::random(&model, args.seed, &device.clone().autodiff())?;
+    let mut policy = match &args.load {
+        Some(folder) => Decoder::from_checkpoint(&Checkpoint::open(folder)?, &device.clone().autodiff())?,
+        None => Decoder::random(&model, args.seed, &device.clone().autodiff())?,
+    };
     let reference = policy.valid();
     let mut sampler = LmSampler::new();
     let rewards = Rewards::new().with(1.0, Digits).with(0.0, Exact);
@@ -82,7 +96,7 @@ fn main() -> Result<(), BoxError> {
     let mut record = Record::new(&args.out, args.steps)?;
 
     let Baselines { copy, constant } = Baselines::of(held_out);
-    let before = accuracy(&policy.valid(), held_out, &params)?;
+    let before = accuracy(&answers(&policy.valid(), held_out, &params)?);
     println!("{} parameters, {} problems, {HELD_OUT} held out", policy.num_params(), train.len());
     println!("held-out accuracy {before:.3}; copying the prompt would score {copy:.3}, one constant answer {constant:.3}");
 
@@ -110,14 +124,15 @@ fn main() -> Result<(), BoxError> {
         record.step(step, &metrics)?;
     }
 
-    let after = accuracy(&policy.valid(), held_out, &params)?;
-    record.finish()?;
+    let greedy = answers(&policy.valid(), held_out, &params)?;
+    let after = accuracy(&greedy);
+    let weights = record.finish(&policy, &greedy)?;
     let seconds = start.elapsed().as_secs_f64();
     println!("curves and metrics are in {}", args.out.display());
     if args.json {
         let result = serde_json::json!({
             "accuracy_before": before, "accuracy_after": after, "seconds": seconds, "steps": args.steps, "seed": args.seed,
-            "held_out": HELD_OUT, "copy_accuracy": copy, "constant_accuracy": constant,
+            "held_out": HELD_OUT, "copy_accuracy": copy, "constant_accuracy": constant, "device": args.device, "weights": weights,
         });
         println!("{result}");
     } else {
@@ -126,10 +141,14 @@ fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The share of held-out problems whose greedy answer is right in every token.
-fn accuracy(policy: &Decoder, held_out: &[Prompt<Sum>], params: &SamplingParams) -> Result<f64, BoxError> {
+/// The greedy answers to these problems.
+fn answers(policy: &Decoder, held_out: &[Prompt<Sum>], params: &SamplingParams) -> Result<Vec<Group<Sum>>, BoxError> {
     let plan = RolloutPlan { group_size: 1, params: params.clone().greedy(), seed: 0, step: 0, policy_version: 0 };
-    let groups = rollout(policy, &mut LmSampler::new(), held_out.to_vec(), &plan)?;
-    let right = groups.iter().filter(|group| task::decode(&group.completions[0].tokens) == group.prompt.task.answer).count();
-    Ok(right as f64 / held_out.len() as f64)
+    Ok(rollout(policy, &mut LmSampler::new(), held_out.to_vec(), &plan)?)
+}
+
+/// The share of them that are right in every token.
+fn accuracy(answers: &[Group<Sum>]) -> f64 {
+    let right = answers.iter().filter(|group| task::decode(&group.completions[0].tokens) == group.prompt.task.answer).count();
+    right as f64 / answers.len() as f64
 }

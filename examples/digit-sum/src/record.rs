@@ -1,13 +1,18 @@
-//! What a run leaves behind: a line per step, `metrics.jsonl`, `curves.svg`, a progress bar.
+//! What a run leaves behind: a line per step, `metrics.jsonl`, `curves.svg`, `answers.jsonl`, `model`, a progress bar.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use grpo_core::{BoxError, Metrics};
+use grpo_core::{BoxError, Group, Metrics};
+use grpo_lm::checkpoint::GenerationDefaults;
+use grpo_lm::export::{WeightType, write_hf_folder};
+use grpo_lm::{Checkpoint, Decoder};
 use indicatif::{ProgressBar, ProgressStyle};
 use plotters::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::task::{Sum, decode};
 
 /// The curves: title and the metric behind it.
 const CURVES: [(&str, &str); 3] = [("reward", "reward"), ("KL to the starting policy (k3)", "kl"), ("entropy", "entropy")];
@@ -46,9 +51,35 @@ impl Record {
         Ok(())
     }
 
-    /// The run is over: draws the curves.
-    pub fn finish(self) -> Result<(), BoxError> {
+    /// The run is over: writes the weights and the greedy answers, draws the curves. Gives a fingerprint of the weights: equal only if they are, in
+    /// every bit.
+    pub fn finish(self, policy: &Decoder, answers: &[Group<Sum>]) -> Result<String, BoxError> {
         self.bar.finish_and_clear();
+        let mut lines = String::new();
+        for group in answers {
+            let answer = &group.completions[0];
+            let line =
+                json!({ "question": group.prompt.task.question, "answer": decode(&answer.tokens), "log_probs": answer.sampler_log_probs });
+            lines.push_str(&format!("{line}\n"));
+        }
+        let file = self.folder.join("answers.jsonl");
+        std::fs::write(&file, lines).map_err(|e| format!("{}: {e}", file.display()))?;
+        let checkpoint = Checkpoint {
+            tensors: policy.to_host_tensors()?,
+            config: policy.config().clone(),
+            tokenizer: None,
+            generation: GenerationDefaults::default(),
+            chat_template: None,
+        };
+        write_hf_folder(self.folder.join("model"), &checkpoint, WeightType::F32)?;
+        // FNV-1a.
+        let bytes = checkpoint.tensors.values().flat_map(|tensor| &tensor.data).flat_map(|weight| weight.to_bits().to_le_bytes());
+        let fingerprint = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        self.draw()?;
+        Ok(format!("{fingerprint:016x}"))
+    }
+
+    fn draw(self) -> Result<(), BoxError> {
         let file = self.folder.join("curves.svg");
         let root = SVGBackend::new(&file, (800, 720)).into_drawing_area();
         root.fill(&WHITE)?;

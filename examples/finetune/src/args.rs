@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use burn::tensor::Device;
 use clap::{Parser, ValueEnum};
 use grpo_core::{
     BoxError, ClipRange, Estimator, GrpoConfig, KlPenalty, Objective, Reduction, Rewards, RolloutPlan, SamplingParams, Standardise, TokenId,
@@ -95,9 +94,9 @@ pub struct Args {
     /// Seed of the prompts' order, the factors and all draws.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// What computes.
-    #[arg(long, value_enum, default_value_t = DeviceName::Flex)]
-    pub device: DeviceName,
+    /// What computes: flex, ndarray, tch, tch:cuda:0, wgpu …; each but flex needs the Cargo feature of its name.
+    #[arg(long, value_name = "DEVICE", default_value = "flex")]
+    pub device: String,
     /// Where metrics.jsonl, completions.jsonl and what was learnt go: `adapter` in PEFT's form, or `model` after full fine-tuning.
     #[arg(long, value_name = "DIR", default_value = "runs/finetune")]
     pub out: PathBuf,
@@ -139,22 +138,6 @@ pub enum FormatForm {
     None,
     /// `<think>…</think><answer>…</answer>`
     ThinkAnswer,
-}
-
-/// What computes. Another backend is a line here and a line in [`open`](Self::open).
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeviceName {
-    /// The CPU, in plain Rust.
-    Flex,
-}
-
-impl DeviceName {
-    /// Opens it, without autodiff.
-    pub fn open(self) -> Result<Device, BoxError> {
-        match self {
-            Self::Flex => Ok(grpo_flex::device()?),
-        }
-    }
 }
 
 impl Args {

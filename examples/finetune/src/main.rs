@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), BoxError> {
     let config = args.config();
     config.validate()?;
-    let device = args.device.open()?;
+    let device = grpo_device::open(&args.device)?;
     let mut checkpoint = task::open(&args.model)?;
     let train = task::read(&args.train, args, &checkpoint)?;
     let test: Vec<_> = task::read(&args.test, args, &checkpoint)?.into_iter().take(args.eval).collect();

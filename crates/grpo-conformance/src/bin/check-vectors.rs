@@ -12,7 +12,7 @@ use grpo_conformance::{Precision, Report, Vectors, open};
 struct Arguments {
     /// The folder that holds the JSON files.
     dir: PathBuf,
-    /// The device, by the name of its backend.
+    /// What computes: flex, ndarray, tch, tch:cuda:0, wgpu …
     #[arg(long, default_value = "flex")]
     device: String,
     /// The float type of the tensors. `both` leaves out what the device does not compute.

@@ -27,8 +27,8 @@ impl Bench<'_> {
     fn on<const D: usize>(&self, values: &[f64], shape: [usize; D], device: &Device) -> Tensor<D> {
         let data = match self.dtype {
             // A device without f64 need not be able to read it.
-            DType::F32 => TensorData::new(values.iter().map(|&v| v as f32).collect(), shape),
-            _ => TensorData::new(values.to_vec(), shape),
+            DType::F64 => TensorData::new(values.to_vec(), shape),
+            _ => TensorData::new(values.iter().map(|&v| v as f32).collect(), shape),
         };
         Tensor::from_data(data, (device, self.dtype))
     }

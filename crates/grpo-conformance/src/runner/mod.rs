@@ -16,6 +16,7 @@ mod sampling;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::tensor::{DType, Device};
+use grpo_kernels::device::computes;
 use serde::de::DeserializeOwned;
 
 pub(crate) use bench::{Bench, gradient_at as leaf_gradient};
@@ -195,10 +196,11 @@ pub(crate) fn judge(tolerance: f64, run: &dyn Fn(&mut Compare) -> Step) -> (Outc
 /// The precisions of these that a device computes; asking for one by name that it does not compute is an error.
 pub(crate) fn supported(device: &Device, asked: &[Precision]) -> Result<Vec<Precision>> {
     let has = |p: &Precision| {
-        device.supports_dtype(match p {
+        let dtype = match p {
             Precision::F32 => DType::F32,
             Precision::F64 => DType::F64,
-        })
+        };
+        computes(device, dtype)
     };
     match asked {
         [] => Ok([Precision::F32, Precision::F64].into_iter().filter(has).collect()),

@@ -1,8 +1,13 @@
 //! The custom autodiff operations. Row statistics: chunk arithmetic, the two passes over chunks, and the registration with burn. The gate of an MLP.
+#![cfg_attr(any(feature = "ndarray", feature = "tch"), expect(deprecated, reason = "named to be compiled for, as long as burn has them"))]
 
+mod backends;
 mod backward;
 mod chunk;
+#[cfg(feature = "flex")]
 mod flex;
+#[cfg(feature = "flex")]
+mod flex_gate;
 mod forward;
 mod gate;
 mod op;
@@ -17,7 +22,14 @@ use op::{Reference, RowStatsBackend};
 pub(crate) fn supports(device: &Device) -> bool {
     fn listed(device: &DispatchDevice) -> bool {
         match device {
+            #[cfg(feature = "flex")]
             DispatchDevice::Flex(_) => true,
+            #[cfg(feature = "ndarray")]
+            DispatchDevice::NdArray(_) => true,
+            #[cfg(feature = "tch")]
+            DispatchDevice::LibTorch(_) => true,
+            #[cfg(feature = "wgpu")]
+            DispatchDevice::Cube(_) => true,
             DispatchDevice::Autodiff(device) => listed(device),
             #[allow(unreachable_patterns, reason = "reachable when another backend is compiled into burn")]
             _ => false,

@@ -35,7 +35,13 @@ impl<B: Backend> Reference<B> {
     }
 }
 
-#[backend_extension(Autodiff, Flex: cfg(feature = "flex"))]
+#[backend_extension(
+    Autodiff,
+    Flex: cfg(feature = "flex"),
+    NdArray: cfg(feature = "ndarray"),
+    LibTorch: cfg(feature = "tch"),
+    Cube: cfg(feature = "wgpu")
+)]
 pub trait RowStatsBackend: ChunkKernel {
     /// `hidden` `[R, H]`, `weight` `[V, H]`, `targets` `[R]`, reference `[R, H′]` and `[V, H′]`; gives `[R, k]`.
     fn linear_row_stats(
@@ -48,9 +54,6 @@ pub trait RowStatsBackend: ChunkKernel {
         stack(&forward::<Self>(&Head { hidden, weight }, reference.head().as_ref(), &targets, plan))
     }
 }
-
-#[cfg(feature = "flex")]
-impl RowStatsBackend for burn::backend::Flex {}
 
 /// What the backward pass finds again. Parents are kept by node id: burn holds one copy of each, however many operations use it.
 #[derive(Debug, Clone)]

@@ -1,7 +1,6 @@
 //! Surrogates of the ratio: clipped, and gated softly.
 
 use burn::Tensor;
-use burn::tensor::activation::sigmoid;
 
 use super::PolicyTerm;
 use crate::config::{ClipRange, DualClip};
@@ -58,6 +57,7 @@ pub fn sapo(terms: &Terms, positive: f64, negative: f64) -> PolicyTerm {
     let a = terms.advantages.clone();
     let up = terms.indicator(a.clone().greater_elem(0.0)); // [N, Tc]
     let temperature: Tensor<2> = up * (positive - negative) + negative; // [N, Tc]
-    let gate = sigmoid(temperature.clone() * (terms.level.ratio.clone() - 1.0)); // [N, Tc]
+    // σ(x) = (1 + tanh(x / 2)) / 2: burn's own sigmoid has 32 bits in f64 on ndarray.
+    let gate = (temperature.clone() * (terms.level.ratio.clone() - 1.0) * 0.5).tanh() * 0.5 + 0.5; // [N, Tc]
     PolicyTerm::new((gate * a * 4.0 / temperature).neg())
 }
