@@ -107,7 +107,7 @@ pub fn device_by(api: Api, kind: DeviceKind) -> Result<Device, DeviceError> {
     }
 }
 
-/// The NVIDIA GPU of this number by CubeCL's CUDA backend. It is compiled with these crates and was never run: there was no such GPU.
+/// The NVIDIA GPU of this number by CubeCL's CUDA backend. It was neither compiled nor run here: there is no such GPU.
 ///
 /// # Errors
 /// No such GPU, a device that does not compute.
