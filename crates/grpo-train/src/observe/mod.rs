@@ -69,6 +69,8 @@ pub enum RunEnd {
     Interrupted,
     /// A rule of the configuration ended it.
     EarlyStop,
+    /// It was resumed, and there was nothing left to do. Observers never see this: none is started.
+    AlreadyFinished,
 }
 
 /// Listens to a run. Every method but [`name`](Self::name) does nothing unless it is written.

@@ -49,7 +49,7 @@ fn functions_part(run: &RunFiles) -> Option<String> {
         .metrics
         .iter()
         .filter(|(name, _)| is_function(name))
-        .filter_map(|(name, curve)| Some((name, ends(curve)).1.map(|(first, last)| (name, rise(&first, &last)))).flatten())
+        .filter_map(|(name, curve)| ends(curve).map(|(first, last)| (name, rise(&first, &last))))
         .collect();
     let up = rises.iter().find(|(_, z)| *z > 2.0)?;
     let down = rises.iter().find(|(_, z)| *z < -2.0)?;
