@@ -8,6 +8,7 @@ mod config;
 mod episode;
 mod error;
 mod evaluate;
+mod inspect;
 pub mod observe;
 mod optimizer;
 mod prompts;

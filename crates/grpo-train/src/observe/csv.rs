@@ -37,6 +37,7 @@ impl CsvLog {
 
     /// The same table with a wider header and empty fields in the rows that are there.
     fn widen(&mut self, new: Vec<String>) -> Result<()> {
+        self.file()?.begin()?;
         let more = ",".repeat(new.len());
         self.columns.extend(new);
         let mut beside = self.path.clone().into_os_string();

@@ -15,25 +15,28 @@ pub(crate) struct Appended {
     path: PathBuf,
     file: File,
     length: u64,
+    /// What is there is of an earlier run, and goes as soon as something is written. Not before: a run may also be resumed at step 0.
+    stale: bool,
 }
 
 impl Appended {
-    /// Opens it: empty for a new run, as it is for one that goes on.
+    /// Opens it. A new run begins a new file with its first write; one that goes on is cut before that.
     pub(crate) fn open(path: impl Into<PathBuf>, first_step: u64) -> Result<Self> {
         let path = path.into();
-        let open = OpenOptions::new().create(true).write(true).truncate(first_step == 0).open(&path);
+        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
         let mut file = open.map_err(Error::io(&path))?;
         let length = file.seek(SeekFrom::End(0)).map_err(Error::io(&path))?;
-        Ok(Self { path, file, length })
+        Ok(Self { path, file, length, stale: first_step == 0 })
     }
 
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Drops what an earlier run left.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.stale) { self.shorten(0) } else { Ok(()) }
     }
 
     /// Appends all of `bytes`, or nothing.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.begin()?;
         let written = self.file.write_all(bytes);
         if written.is_err() {
             // Best effort: if this fails as well, the next cut takes the torn end away.
@@ -46,6 +49,7 @@ impl Appended {
 
     /// Keeps whole lines from the first on, as long as `keep` says so, and drops the rest.
     pub(crate) fn cut(&mut self, mut keep: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        self.stale = false;
         let mut lines = BufReader::new(File::open(&self.path).map_err(Error::io(&self.path))?);
         let (mut good, mut line) = (0, Vec::new());
         loop {
@@ -99,7 +103,7 @@ mod tests {
     use super::*;
 
     fn read(file: &Appended) -> String {
-        std::fs::read_to_string(file.path()).unwrap()
+        std::fs::read_to_string(&file.path).unwrap()
     }
 
     #[test]
@@ -124,12 +128,18 @@ mod tests {
     }
 
     #[test]
-    fn a_new_run_begins_a_new_file_and_one_that_goes_on_does_not() {
+    fn a_new_run_begins_a_new_file_unless_it_is_one_that_goes_on_from_step_0() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
-        std::fs::write(&path, "old\n").unwrap();
-        assert_eq!(read(&Appended::open(&path, 5).unwrap()), "old\n");
-        assert_eq!(read(&Appended::open(&path, 0).unwrap()), "");
+        for (resumed, expected) in [(true, "{\"step\":0}\nnew\n"), (false, "new\n")] {
+            std::fs::write(&path, "{\"step\":0}\n{\"step\":1}\n").unwrap();
+            let mut file = Appended::open(&path, 0).unwrap();
+            if resumed {
+                file.cut(is_before(1)).unwrap();
+            }
+            file.append(b"new\n").unwrap();
+            assert_eq!(read(&file), expected);
+        }
     }
 
     #[test]

@@ -6,14 +6,14 @@ use grpo_core::Metrics;
 use serde_json::json;
 
 use super::lines::{Appended, is_before, replace};
-use super::values::{json_line, pairs, values};
+use super::values::{evaluation_values, json_line, values};
 use super::{Observer, RunInfo, StepRecord};
 use crate::error::{Error, Result};
 
 /// Writes `run.json` (what the run is), `metrics.jsonl` (a line a step) and `evaluations.jsonl` (a line an evaluation).
 ///
 /// A line is one object: `step`, and each metric under its name in [`Metrics`], which is TRL's; `tokens` trained on; `step_time` and
-/// `time/STAGE` in seconds. What was not measured is absent; what was measured and is not finite is `null`.
+/// `time/STAGE` in seconds (the only fields that differ between two runs of the same seed). Names of evaluations begin with `eval/`. What was not measured is absent; what was measured and is not finite is `null`.
 ///
 /// ```
 /// use grpo_core::Metrics;
@@ -71,7 +71,8 @@ impl Observer for MetricsLog {
     fn on_resume(&mut self, step: u64) -> Result<()> {
         let files = self.files()?;
         files.steps.cut(is_before(step))?;
-        files.evaluations.cut(is_before(step))
+        // The evaluation before this step stood before the checkpoint.
+        files.evaluations.cut(is_before(step + 1))
     }
 
     fn on_step(&mut self, record: &StepRecord) -> Result<()> {
@@ -79,12 +80,84 @@ impl Observer for MetricsLog {
     }
 
     fn on_evaluation(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
-        self.files()?.evaluations.append(&json_line(step, &pairs(metrics)))
+        let file = &mut self.files()?.evaluations;
+        file.begin()?;
+        // If it comes again, it takes the place of the one that is there.
+        file.cut(is_before(step))?;
+        file.append(&json_line(step, &evaluation_values(metrics)))
     }
 
     fn on_checkpoint(&mut self, _step: u64, _folder: &Path) -> Result<()> {
         let files = self.files()?;
         files.steps.sync()?;
         files.evaluations.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grpo_core::Normaliser;
+
+    use super::*;
+
+    fn metrics(value: f64) -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.extreme("reward", value, Normaliser::Max);
+        metrics
+    }
+
+    /// Starts, or goes on at that step; then runs to `until`, with an evaluation before every second step and a checkpoint after it.
+    fn run(folder: &Path, from: u64, until: u64) {
+        let mut log = MetricsLog::new(folder).unwrap();
+        log.on_start(&RunInfo { first_step: from, steps: 9, config: json!({ "seed": 1 }) }).unwrap();
+        if from > 0 {
+            log.on_resume(from).unwrap();
+        }
+        for step in from..until {
+            log.on_step(&StepRecord { step, metrics: metrics(step as f64), stages: Vec::new(), tokens: 3 }).unwrap();
+            if step % 2 == 1 {
+                log.on_evaluation(step + 1, &metrics(0.5 + step as f64)).unwrap();
+                log.on_checkpoint(step + 1, folder).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_killed_at_any_byte_and_resumed_leaves_the_lines_of_the_unbroken_run() {
+        let unbroken = tempfile::tempdir().unwrap();
+        run(unbroken.path(), 0, 7);
+        let read = |folder: &Path, name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        let (steps, evaluations) = (read(unbroken.path(), "metrics.jsonl"), read(unbroken.path(), "evaluations.jsonl"));
+        assert_eq!((steps.lines().count(), evaluations.lines().count()), (7, 3));
+        // The last checkpoint is at step 4; what came after it is on disk up to some byte.
+        let kept = steps.lines().take(4).map(|line| line.len() + 1).sum::<usize>();
+        for cut in kept..=steps.len() {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("metrics.jsonl"), &steps[..cut]).unwrap();
+            std::fs::write(folder.path().join("evaluations.jsonl"), &evaluations).unwrap();
+            run(folder.path(), 4, 7);
+            assert_eq!(read(folder.path(), "metrics.jsonl"), steps, "cut at {cut}");
+            assert_eq!(read(folder.path(), "evaluations.jsonl"), evaluations);
+        }
+    }
+
+    #[test]
+    fn an_evaluation_that_comes_again_is_there_once() {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), 0, 4);
+        let mut log = MetricsLog::new(folder.path()).unwrap();
+        log.on_start(&RunInfo { first_step: 4, steps: 9, config: json!({}) }).unwrap();
+        log.on_resume(4).unwrap();
+        log.on_evaluation(4, &metrics(9.0)).unwrap();
+        let text = std::fs::read_to_string(folder.path().join("evaluations.jsonl")).unwrap();
+        assert_eq!(text, "{\"eval/reward\":1.5,\"step\":2}\n{\"eval/reward\":9.0,\"step\":4}\n");
+    }
+
+    #[test]
+    fn run_json_says_what_the_run_is() {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), 0, 0);
+        let about: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.path().join("run.json")).unwrap()).unwrap();
+        assert_eq!(about, json!({ "format": 1, "steps": 9, "config": { "seed": 1 } }));
     }
 }

@@ -1,11 +1,35 @@
 //! Seeing a run: what the trainer tells, and who listens.
 
+mod completions;
+mod csv;
+pub mod health;
+mod lines;
+mod metrics_log;
+#[cfg(feature = "mlflow")]
+mod mlflow;
+mod progress;
+mod report;
+pub mod run;
+mod sinks;
+mod tensorboard;
+mod values;
+
 use std::borrow::Cow;
 use std::path::Path;
 
 use grpo_core::{FinishReason, GroupId, Metrics};
 
 use crate::error::Result;
+
+pub use completions::CompletionsLog;
+pub use csv::CsvLog;
+pub use metrics_log::MetricsLog;
+#[cfg(feature = "mlflow")]
+pub use mlflow::{Mlflow, MlflowConfig, MlflowFailures};
+pub use progress::Progress;
+pub use report::{ReportWriter, render, write_report};
+pub use sinks::{All, Completions, ObserveConfig};
+pub use tensorboard::TensorBoard;
 
 /// What an observer learns when a run starts or goes on.
 #[derive(Debug, Clone)]
@@ -136,5 +160,32 @@ pub trait Observer: Send {
     /// As [`on_start`](Self::on_start).
     fn on_end(&mut self, _step: u64, _end: RunEnd) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Observer for Box<dyn Observer> {
+    fn name(&self) -> &str {
+        self.as_ref().name()
+    }
+    fn on_start(&mut self, run: &RunInfo) -> Result<()> {
+        self.as_mut().on_start(run)
+    }
+    fn on_resume(&mut self, step: u64) -> Result<()> {
+        self.as_mut().on_resume(step)
+    }
+    fn on_groups(&mut self, step: u64, groups: &[GroupRecord<'_>]) -> Result<()> {
+        self.as_mut().on_groups(step, groups)
+    }
+    fn on_step(&mut self, record: &StepRecord) -> Result<()> {
+        self.as_mut().on_step(record)
+    }
+    fn on_evaluation(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
+        self.as_mut().on_evaluation(step, metrics)
+    }
+    fn on_checkpoint(&mut self, step: u64, folder: &Path) -> Result<()> {
+        self.as_mut().on_checkpoint(step, folder)
+    }
+    fn on_end(&mut self, step: u64, end: RunEnd) -> Result<()> {
+        self.as_mut().on_end(step, end)
     }
 }

@@ -47,7 +47,8 @@ impl Observer for Progress {
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} steps{msg}");
         let style = style.map_err(|error| Error::Observer { name: "progress".to_owned(), source: error.into() })?;
         // It hides itself where there is no terminal.
-        self.bar = ProgressBar::with_draw_target(Some(run.steps), ProgressDrawTarget::stderr()).with_style(style).with_position(run.first_step);
+        self.bar =
+            ProgressBar::with_draw_target(Some(run.steps), ProgressDrawTarget::stderr()).with_style(style).with_position(run.first_step);
         self.bar.tick();
         self.pace = Pace { left: run.steps.saturating_sub(run.first_step), ..Pace::default() };
         self.pace.start(Instant::now());
@@ -64,7 +65,7 @@ impl Observer for Progress {
     }
 
     fn on_evaluation(&mut self, _step: u64, metrics: &Metrics) -> Result<()> {
-        self.evaluated = ["eval/reward", "reward", "eval/accuracy"].iter().find_map(|name| metrics.get(name));
+        self.evaluated = ["eval/greedy/right", "eval/greedy/reward", "eval/reward"].iter().find_map(|name| metrics.get(name));
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::StepRecord;
 
 /// All numbers of a step: its metrics by name, then `tokens`, `step_time` and `time/STAGE` in seconds. What was not measured is not there.
 pub(crate) fn values(record: &StepRecord) -> Vec<(String, f64)> {
-    let mut values = pairs(&record.metrics);
+    let mut values: Vec<(String, f64)> = record.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
     values.push(("tokens".to_owned(), record.tokens as f64));
     if !record.stages.is_empty() {
         values.push(("step_time".to_owned(), record.stages.iter().map(|(_, seconds)| seconds).sum()));
@@ -24,9 +24,13 @@ pub(crate) fn values(record: &StepRecord) -> Vec<(String, f64)> {
     values
 }
 
-/// Metrics as pairs.
-pub(crate) fn pairs(metrics: &Metrics) -> Vec<(String, f64)> {
-    metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect()
+/// What the names of an evaluation's metrics begin with, whether or not who measured them wrote it.
+pub(crate) const EVALUATION: &str = "eval/";
+
+/// All numbers of an evaluation.
+pub(crate) fn evaluation_values(metrics: &Metrics) -> Vec<(String, f64)> {
+    let prefixed = |name: &str| if name.starts_with(EVALUATION) { name.to_owned() } else { format!("{EVALUATION}{name}") };
+    metrics.iter().map(|(name, value)| (prefixed(name), value)).collect()
 }
 
 /// A JSON line: `step`, then the values. JSON has no NaN and no infinity: such a value is `null`, which is measured and not finite.
@@ -52,6 +56,14 @@ mod tests {
             values(&record),
             [named("kl", 0.25), named("tokens", 40.0), named("step_time", 1.75), named("time/rollout", 1.25), named("time/score", 0.5)]
         );
+    }
+
+    #[test]
+    fn names_of_an_evaluation_have_their_prefix_once() {
+        let mut metrics = Metrics::default();
+        metrics.mean("reward", 1.0, 2.0, Normaliser::Completion);
+        metrics.mean("eval/greedy", 1.0, 1.0, Normaliser::Completion);
+        assert_eq!(evaluation_values(&metrics), [("eval/greedy".to_owned(), 1.0), ("eval/reward".to_owned(), 0.5)]);
     }
 
     #[test]

@@ -12,7 +12,11 @@ pub fn judge(run: &RunFiles) -> (Level, String) {
     let steps = run.metrics.len();
     let told = format!("{skipped} of {steps} steps were skipped");
     let Some(norm) = last(norms) else {
-        return if skipped > 0 { (Level::Alarm, format!("{told}.")) } else { (Level::Unknown, "The gradient norm was not measured.".to_owned()) };
+        return if skipped > 0 {
+            (Level::Alarm, format!("{told}."))
+        } else {
+            (Level::Unknown, "The gradient norm was not measured.".to_owned())
+        };
     };
     let norm_told = format!("the norm is {} (median), at most {} at the end", show(norm.median), show(norm.max));
     if skipped * 10 > steps {

@@ -25,7 +25,12 @@ pub fn judge(run: &RunFiles) -> (Level, String) {
         alike.then(|| format!("different texts in a group fall from {:.0} % to {:.0} %", 100.0 * first.mean, 100.0 * last.mean))
     }));
     let level = match signs.len() {
-        0 => return (Level::Good, "The reward rises, and no sign that it is gamed was found. Read some completions all the same.".to_owned()),
+        0 => {
+            return (
+                Level::Good,
+                "The reward rises, and no sign that it is gamed was found. Read some completions all the same.".to_owned(),
+            );
+        }
         1 if held_out.is_none() => Level::Watch,
         _ => Level::Alarm,
     };
@@ -34,7 +39,7 @@ pub fn judge(run: &RunFiles) -> (Level, String) {
 
 /// A reward on held-out prompts that ends below where it began.
 fn held_out_falls(run: &RunFiles) -> Option<String> {
-    let is_reward = |name: &str| name.contains("reward") && !name.contains("std") && !name.contains("frac") && !name.contains("failures");
+    let is_reward = |name: &str| name.starts_with("eval/") && (name.ends_with("/reward") || name.ends_with("/right"));
     let ends = |curve: &[Point]| Some((curve.first()?.1, curve.last()?.1));
     run.evaluations.iter().filter(|(name, _)| is_reward(name)).find_map(|(name, curve)| {
         let (first, last) = ends(curve)?;
@@ -75,20 +80,18 @@ mod tests {
         assert_eq!(judge(&parted).0, Level::Watch);
         let longer = run(50, &[RISING, ("completions/mean_length", &|x| 10.0 + 90.0 * x)]);
         assert_eq!(judge(&longer).0, Level::Watch);
-        let both = run(
-            50,
-            &[RISING, ("completions/mean_length", &|x| 10.0 + 90.0 * x), ("rewards/a/mean", &|x| x), ("rewards/b/mean", &|x| -x)],
-        );
+        let both =
+            run(50, &[RISING, ("completions/mean_length", &|x| 10.0 + 90.0 * x), ("rewards/a/mean", &|x| x), ("rewards/b/mean", &|x| -x)]);
         assert_eq!(judge(&both).0, Level::Alarm);
     }
 
     #[test]
     fn a_held_out_reward_that_falls_is_an_alarm_and_one_that_rises_is_not() {
         let mut rising = run(50, &[RISING]);
-        rising.evaluations.push(0, [("eval/reward", 0.5)]);
-        rising.evaluations.push(50, [("eval/reward", 0.6)]);
+        rising.evaluations.push(0, [("eval/greedy/reward", 0.5)]);
+        rising.evaluations.push(50, [("eval/greedy/reward", 0.6)]);
         assert_eq!(judge(&rising).0, Level::Good);
-        rising.evaluations.push(50, [("eval/reward", 0.4)]);
+        rising.evaluations.push(50, [("eval/greedy/reward", 0.4)]);
         assert_eq!(judge(&rising).0, Level::Alarm);
     }
 

@@ -50,7 +50,8 @@ pub fn kl(run: &RunFiles) -> (Level, String) {
     };
     let spike = kl.max > 10.0 * kl.median && kl.max >= 0.5;
     let level = level(kl.mean, 0.5, 5.0).max(if spike { Level::Watch } else { Level::Good });
-    let advice = if level == Level::Good { "" } else { " The policy runs away from the reference: a larger coefficient, or a lower learning rate." };
+    let advice =
+        if level == Level::Good { "" } else { " The policy runs away from the reference: a larger coefficient, or a lower learning rate." };
     (level, format!("{} nats a token from the reference, at most {}.{advice}", show(kl.mean), show(kl.max)))
 }
 
@@ -61,7 +62,11 @@ pub fn sampler(run: &RunFiles) -> (Level, String) {
         return (Level::Unknown, "Not measured: no correction for the sampler is switched on.".to_owned());
     };
     let level = level(gap.mean, 0.02, 0.2);
-    let advice = if level == Level::Good { "" } else { " The sampler draws from another distribution than the one that is trained: other numerics, other filters, or stale weights." };
+    let advice = if level == Level::Good {
+        ""
+    } else {
+        " The sampler draws from another distribution than the one that is trained: other numerics, other filters, or stale weights."
+    };
     (level, format!("Sampler and policy differ by {} nats a token.{advice}", show(gap.mean)))
 }
 

@@ -60,14 +60,14 @@ mod tests {
 
     #[test]
     fn collapse_and_explosion_of_entropy_are_told_and_a_moderate_fall_is_good() {
-        let level = |end: f64| entropy(&run(50, &[("entropy", &|x| 1.0 + (end - 1.0) * (2.0 * x).min(1.0))])).0;
+        let level = |end: f64| entropy(&run(50, &[("entropy", &|x| if x < 0.5 { 1.0 } else { end })])).0;
         assert_eq!((level(0.02), level(0.2), level(0.5)), (Level::Alarm, Level::Watch, Level::Good));
         assert_eq!((level(5.0), level(20.0)), (Level::Watch, Level::Alarm));
     }
 
     #[test]
     fn drift_of_length_is_told_both_ways_and_steady_length_is_good() {
-        let level = |end: f64| length(&run(50, &[("completions/mean_length", &|x| 100.0 * (1.0 + (end - 1.0) * (2.0 * x).min(1.0)))])).0;
+        let level = |end: f64| length(&run(50, &[("completions/mean_length", &|x| if x < 0.5 { 100.0 } else { 100.0 * end })])).0;
         assert_eq!((level(4.0), level(1.9), level(1.1)), (Level::Alarm, Level::Watch, Level::Good));
         assert_eq!((level(0.5), level(0.2)), (Level::Watch, Level::Alarm));
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use grpo_core::Metrics;
 use serde::{Deserialize, Serialize};
 
-use super::values::{pairs, values};
+use super::values::{evaluation_values, values};
 use super::{Observer, RunEnd, RunInfo, StepRecord};
 use crate::error::{Error, Result};
 use server::{Server, now_ms};
@@ -118,7 +118,7 @@ impl Observer for Mlflow {
     }
 
     fn on_evaluation(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
-        self.send(Kind::Evaluation, step, pairs(metrics));
+        self.send(Kind::Evaluation, step, evaluation_values(metrics));
         Ok(())
     }
 

@@ -137,9 +137,9 @@ impl Worker {
             let next = if values.kind == Kind::Step { &mut state.next_step } else { &mut state.next_evaluation };
             // Steps that come again after a crash are there already, with the same values.
             if values.step >= *next {
-                metrics.extend(values.values.iter().take(METRICS).map(|(name, value)| {
-                    json!({ "key": key(name), "value": number(*value), "timestamp": values.time, "step": values.step })
-                }));
+                metrics.extend(values.values.iter().take(METRICS).map(
+                    |(name, value)| json!({ "key": key(name), "value": number(*value), "timestamp": values.time, "step": values.step }),
+                ));
             }
         }
         if !metrics.is_empty() {

@@ -106,7 +106,8 @@ impl Samples {
                 let key = (line.step, line.group);
                 // Two more than are shown: among them, those whose rewards differ come first.
                 if known < 4 * GROUPS || groups.contains_key(&key) {
-                    let group = SampleGroup { step: line.step, group: line.group, prompt: shortened(&line.prompt), completions: Vec::new() };
+                    let group =
+                        SampleGroup { step: line.step, group: line.group, prompt: shortened(&line.prompt), completions: Vec::new() };
                     groups.entry(key).or_insert(group).completions.push(line.completion());
                 }
             }

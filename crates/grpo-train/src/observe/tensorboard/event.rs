@@ -47,18 +47,36 @@ pub fn event(wall_time: f64, step: u64, what: &What<'_>) -> Vec<u8> {
 
 /// The step of an event that [`event`] wrote. `None` where it is none.
 pub fn step(event: &[u8]) -> Option<u64> {
-    let (head, mut rest) = event.split_at_checked(10)?;
+    let (head, rest) = event.split_at_checked(10)?;
     if head.first() != Some(&0x09) || head.last() != Some(&0x10) {
         return None;
     }
+    split_varint(rest).map(|(step, _)| step)
+}
+
+/// The tag of the first scalar of an event that [`event`] wrote. `None` where there is none.
+pub fn first_tag(event: &[u8]) -> Option<&[u8]> {
+    let (_, rest) = event.split_at_checked(10)?;
+    let (_, rest) = split_varint(rest)?; // the step
+    let mut inner = rest;
+    // Summary, its first value, and that one's tag: each is a key, a length and so many bytes.
+    for key in [0x2a, 0x0a, 0x0a] {
+        let (length, content) = split_varint(inner.strip_prefix(&[key])?)?;
+        inner = content.get(..usize::try_from(length).ok()?)?;
+    }
+    Some(inner)
+}
+
+/// A number, and what follows it.
+fn split_varint(mut bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (mut value, mut shift) = (0u64, 0);
     loop {
-        let (byte, more) = rest.split_first()?;
+        let (byte, rest) = bytes.split_first()?;
         value |= u64::from(byte & 0x7f).checked_shl(shift)?;
         if byte & 0x80 == 0 {
-            return Some(value);
+            return Some((value, rest));
         }
-        (rest, shift) = (more, shift + 7);
+        (bytes, shift) = (rest, shift + 7);
     }
 }
 
@@ -114,6 +132,8 @@ mod tests {
                 assert_eq!(step(&event(1.5, at, &what)), Some(at));
             }
         }
+        assert_eq!(first_tag(&event(1.5, 300, &What::Scalars(&[("reward", 1.0), ("kl", 0.5)]))), Some(&b"reward"[..]));
+        assert_eq!((first_tag(&event(1.5, 3, &What::Start)), first_tag(b"")), (None, None));
         assert_eq!(step(b""), None);
         assert_eq!(step(&[0x09; 40]), None);
     }

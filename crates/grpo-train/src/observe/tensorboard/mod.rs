@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use grpo_core::Metrics;
 
 use super::lines::Appended;
-use super::values::{pairs, values};
+use super::values::{EVALUATION, evaluation_values, values};
 use super::{Observer, RunInfo, StepRecord};
 use crate::error::{Error, Result};
-use event::{What, event, step};
+use event::{What, event, first_tag, step};
 
 /// Writes `events.out.tfevents.*` files, which `tensorboard --logdir FOLDER` shows: every metric as a scalar of its name, those of
 /// evaluations as well.
@@ -61,6 +61,13 @@ impl TensorBoard {
     }
 
     fn scalars(&mut self, step: u64, values: &[(String, f64)]) -> Result<()> {
+        if self.file.is_none() {
+            // A new run: events of an earlier one would be shown as this one's.
+            for old in self.files()? {
+                std::fs::remove_file(&old).map_err(Error::io(&old))?;
+            }
+            self.begin(0)?;
+        }
         let scalars: Vec<(&str, f32)> = values.iter().map(|(name, value)| (name.as_str(), *value as f32)).collect();
         let file = self.file.as_mut().ok_or_else(|| Error::invalid("TensorBoard log", "the run has not started"))?;
         file.append(&record::framed(&event(now(), step, &What::Scalars(&scalars))))
@@ -72,22 +79,19 @@ impl Observer for TensorBoard {
         "tensorboard"
     }
 
-    fn on_start(&mut self, run: &RunInfo) -> Result<()> {
-        if run.first_step > 0 {
-            return Ok(()); // `on_resume` begins the file
-        }
-        // Events of an earlier run would be shown as this one's.
-        for old in self.files()? {
-            std::fs::remove_file(&old).map_err(Error::io(&old))?;
-        }
-        self.begin(0)
+    fn on_start(&mut self, _run: &RunInfo) -> Result<()> {
+        self.file = None; // begun by what comes next: a value, or `on_resume`
+        Ok(())
     }
 
     fn on_resume(&mut self, step: u64) -> Result<()> {
+        let mut evaluated = Vec::new();
         for file in self.files()? {
-            cut(&file, step)?;
+            evaluated.extend(cut(&file, step)?);
         }
-        self.begin(step)
+        self.begin(step)?;
+        // The evaluation before this step stood before the checkpoint; a reader has just forgotten it with all else of the step.
+        self.file.as_mut().map_or(Ok(()), |file| file.append(&evaluated))
     }
 
     fn on_step(&mut self, record: &StepRecord) -> Result<()> {
@@ -95,7 +99,7 @@ impl Observer for TensorBoard {
     }
 
     fn on_evaluation(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
-        self.scalars(step, &pairs(metrics))
+        self.scalars(step, &evaluation_values(metrics))
     }
 
     fn on_checkpoint(&mut self, _step: u64, _folder: &Path) -> Result<()> {
@@ -108,8 +112,8 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Cuts a file before its first event of step `next` or later, or that is not whole.
-fn cut(path: &Path, next: u64) -> Result<()> {
+/// Cuts a file before its first event of step `next` or later, or that is not whole. Returns the evaluation of step `next`, if it was cut.
+fn cut(path: &Path, next: u64) -> Result<Vec<u8>> {
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let mut rest = bytes.as_slice();
     while let Some((data, more)) = record::split(rest) {
@@ -119,10 +123,18 @@ fn cut(path: &Path, next: u64) -> Result<()> {
         rest = more;
     }
     if rest.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let file = std::fs::OpenOptions::new().write(true).open(path).map_err(Error::io(path))?;
-    file.set_len((bytes.len() - rest.len()) as u64).map_err(Error::io(path))
+    file.set_len((bytes.len() - rest.len()) as u64).map_err(Error::io(path))?;
+    let mut evaluated = Vec::new();
+    while let Some((data, more)) = record::split(rest) {
+        if step(data) == Some(next) && first_tag(data).is_some_and(|tag| tag.starts_with(EVALUATION.as_bytes())) {
+            evaluated = record::framed(data);
+        }
+        rest = more;
+    }
+    Ok(evaluated)
 }
 
 #[cfg(test)]
@@ -141,15 +153,15 @@ mod tests {
         RunInfo { first_step, steps: 9, config: serde_json::Value::Null }
     }
 
-    /// The steps of all whole events with scalars, over all files, and how many bytes are left over.
-    fn steps(log: &TensorBoard) -> (Vec<u64>, usize) {
+    /// The step and first tag of all whole events with scalars, over all files, and how many bytes are left over.
+    fn events(log: &TensorBoard) -> (Vec<(u64, String)>, usize) {
         let (mut steps, mut left) = (Vec::new(), 0);
         for file in log.files().unwrap() {
             let bytes = std::fs::read(file).unwrap();
             let mut rest = bytes.as_slice();
             while let Some((data, more)) = record::split(rest) {
-                if data.windows(6).any(|w| w == b"reward") {
-                    steps.push(step(data).unwrap());
+                if let Some(tag) = first_tag(data) {
+                    steps.push((step(data).unwrap(), String::from_utf8(tag.to_vec()).unwrap()));
                 }
                 rest = more;
             }
@@ -159,11 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn after_a_crash_no_step_is_there_twice_and_none_is_lost() {
+    fn after_a_crash_no_step_and_no_evaluation_is_there_twice_and_none_is_lost() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = TensorBoard::new(folder.path()).unwrap();
         log.on_start(&run(0)).unwrap();
-        (0..5).for_each(|step| log.on_step(&record(step)).unwrap());
+        for step in 0..5 {
+            log.on_evaluation(step, &record(step).metrics).unwrap();
+            log.on_step(&record(step)).unwrap();
+        }
         // Killed while it wrote: the last event is torn.
         let path = log.files().unwrap().pop().unwrap();
         let bytes = std::fs::read(&path).unwrap();
@@ -172,8 +187,13 @@ mod tests {
         let mut log = TensorBoard::new(folder.path()).unwrap();
         log.on_start(&run(3)).unwrap();
         log.on_resume(3).unwrap();
-        (3..6).for_each(|step| log.on_step(&record(step)).unwrap());
-        assert_eq!(steps(&log), (vec![0, 1, 2, 3, 4, 5], 0));
+        for step in 3..6 {
+            log.on_step(&record(step)).unwrap();
+        }
+        let evaluated = |step| (step, "eval/reward".to_owned());
+        let trained = |step| (step, "reward".to_owned());
+        let expected = (0..4).flat_map(|step| [evaluated(step), trained(step)]).chain([trained(4), trained(5)]).collect();
+        assert_eq!(events(&log), (expected, 0));
         assert_eq!(log.files().unwrap().len(), 2);
     }
 
@@ -185,6 +205,6 @@ mod tests {
             log.on_start(&run(0)).unwrap();
             log.on_step(&record(0)).unwrap();
         }
-        assert_eq!(steps(&log), (vec![0], 0));
+        assert_eq!(events(&log), (vec![(0, "reward".to_owned())], 0));
     }
 }
