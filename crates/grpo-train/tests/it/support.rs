@@ -1,5 +1,4 @@
 //! A policy small enough to train in no time, with everything a trainer may meet: a trained and a frozen parameter, several tokens, an end token.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use burn::Tensor;
 use burn::module::{Module, Param};
-use burn::tensor::{Bytes, Device, Int, TensorData};
+use burn::tensor::{Device, Int, TensorData};
 use grpo_core::{
-    BoxError, CausalLogits, Completion, FinishReason, LogProbKind, Policy, Prompt, Reward, RewardFn, Rewards, Sample, SampleRequest, Sampler,
-    SamplingParams, Schedule, ScoreRequest, Scores, TokenBatch, score_from_logits, stream,
+    BoxError, CausalLogits, Completion, FinishReason, LogProbKind, Policy, Prompt, Reward, RewardFn, Rewards, Sample, SampleRequest,
+    Sampler, SamplingParams, Schedule, ScoreRequest, Scores, TokenBatch, score_from_logits, stream,
 };
 use grpo_train::observe::{GroupRecord, Observer, RunEnd, RunInfo, StepRecord};
 use grpo_train::{CheckpointConfig, Outcome, Resume, Shuffled, TrainConfig, Trainer};
@@ -84,14 +83,27 @@ impl Sampler<Bigram> for HostSampler {
                     (0..V).max_by(|&a, &b| weights[a].total_cmp(&weights[b])).unwrap()
                 } else {
                     let mut u = rng.random::<f64>() * total;
-                    (0..V - 1).find(|&v| { u -= weights[v]; u < 0.0 }).unwrap_or(V - 1)
+                    (0..V - 1)
+                        .find(|&v| {
+                            u -= weights[v];
+                            u < 0.0
+                        })
+                        .unwrap_or(V - 1)
                 };
                 tokens.push(next as u32);
                 log_probs.push((weights[next] / total).ln() as f32);
                 last = next;
             }
             let finish = if tokens.last() == Some(&END) { FinishReason::EndToken } else { FinishReason::Length };
-            Sample { tokens, log_probs, log_prob_kind: LogProbKind::Tempered, temperature: params.temperature, finish, text: String::new(), policy_version: None }
+            Sample {
+                tokens,
+                log_probs,
+                log_prob_kind: LogProbKind::Tempered,
+                temperature: params.temperature,
+                finish,
+                text: String::new(),
+                policy_version: None,
+            }
         };
         Ok(requests.iter().map(|r| (0..r.samples).map(|k| one(r, k)).collect()).collect())
     }
@@ -218,35 +230,6 @@ impl Observer for StopAt {
         }
         Ok(())
     }
-}
-
-/// The files of a checkpoint that must be equal.
-pub fn files(folder: &Path, step: u64) -> BTreeMap<String, Vec<u8>> {
-    let entries = std::fs::read_dir(folder.join(format!("step-{step}"))).unwrap();
-    let paths = entries.map(|e| e.unwrap().path());
-    paths.map(|p| (p.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&p).unwrap())).collect()
-}
-
-/// The same, whatever ids the parameters were drawn with: weights by path, moments by the path of their parameter.
-pub fn tensors(folder: &Path, step: u64) -> BTreeMap<String, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    let files = files(folder, step);
-    let read = |name: &str| burn_pack::Reader::from_bytes(Bytes::from_bytes_vec(files[name].clone())).unwrap();
-    let mut paths = BTreeMap::new();
-    for tensor in read("policy.bpk").into_tensors().unwrap() {
-        paths.insert(tensor.param_id.unwrap(), tensor.name.clone());
-        all.insert(tensor.name.clone(), tensor.into_bytes().unwrap().to_vec());
-    }
-    let optimizer = read("optimizer.bpk");
-    for (name, value) in optimizer.scalars() {
-        let (id, field) = name.split_once('.').unwrap();
-        all.insert(format!("{} {field}", paths[&id.parse().unwrap()]), format!("{value:?}").into_bytes());
-    }
-    for tensor in optimizer.into_tensors().unwrap() {
-        let field = tensor.name.split_once('.').unwrap().1.to_owned();
-        all.insert(format!("{} {field}", paths[&tensor.param_id.unwrap()]), tensor.into_bytes().unwrap().to_vec());
-    }
-    all
 }
 
 /// Runs to the end, or until it is asked to stop after a step.

@@ -1,13 +1,12 @@
 //! A run that is interrupted and resumed is, bit by bit, the run that never was.
 
-mod support;
-
+use crate::files::files;
+use crate::support::{Diary, config, policy, run};
 use grpo_core::{
     AdaptiveEntropy, AdaptiveKl, ClipRange, Coefficient, Estimator, GroupFilter, KlEstimator, KlGradient, KlPenalty, KlPlace, Objective,
 };
 use grpo_train::observe::RunEnd;
 use grpo_train::{EvaluationConfig, ReferenceConfig, ReplayConfig, Resume, SelectionConfig, TrainConfig, Truncated};
-use support::{Diary, config, files, policy, run};
 
 /// Interrupts after every step in turn, resumes with a new policy (of other parameter ids), and compares everything.
 fn resumes_everywhere(change: impl Fn(&mut TrainConfig)) {
