@@ -25,7 +25,13 @@ impl Batches {
     ///
     /// # Errors
     /// Whatever [`Batch::split`] refuses; a policy that fails; saved log-probabilities of another shape.
-    pub(crate) fn new<T: Clone, P: Policy>(pending: &Pending<T>, config: &TrainConfig, version: u64, old: Old<'_, P>, device: &Device) -> Result<Self> {
+    pub(crate) fn new<T: Clone, P: Policy>(
+        pending: &Pending<T>,
+        config: &TrainConfig,
+        version: u64,
+        old: Old<'_, P>,
+        device: &Device,
+    ) -> Result<Self> {
         let groups = &pending.groups;
         let rows = |range: std::ops::Range<usize>| groups.get(range).unwrap_or_default().iter().map(|g| g.completions.len()).sum::<usize>();
         let steps = config.mini_batches.min(groups.len()).max(1);

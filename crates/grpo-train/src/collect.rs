@@ -87,7 +87,12 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
     }
 
     /// Groups with their rewards: all that are drawn, or, where there is a filter, as many as pass it.
-    fn groups(&mut self, frozen: &P, metrics: &mut Metrics, seen: &mut Seen<T>) -> Result<(Vec<Group<T>>, RewardTable, Option<SelectionCounts>)> {
+    fn groups(
+        &mut self,
+        frozen: &P,
+        metrics: &mut Metrics,
+        seen: &mut Seen<T>,
+    ) -> Result<(Vec<Group<T>>, RewardTable, Option<SelectionCounts>)> {
         let Some(selection) = self.trainer.config.selection.clone() else {
             let (groups, table) = self.draw(frozen, self.trainer.config.prompts, metrics)?;
             return Ok((groups, table, None));
@@ -172,7 +177,8 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
     fn greedy_rewards(&mut self, frozen: &P, groups: &[Group<T>]) -> Result<Vec<f64>> {
         let trainer = &mut *self.trainer;
         let params = trainer.config.sampling.clone().greedy();
-        let plan = RolloutPlan { group_size: 1, params, seed: trainer.config.seed, step: self.state.draws, policy_version: self.state.step };
+        let plan =
+            RolloutPlan { group_size: 1, params, seed: trainer.config.seed, step: self.state.draws, policy_version: self.state.step };
         let prompts = groups.iter().map(|g| g.prompt.clone()).collect();
         let greedy = self.clock.time("rollout", || match &mut trainer.environment {
             None => Ok(rollout(frozen, &mut trainer.sampler, prompts, &plan)?),
@@ -196,10 +202,17 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
     }
 
     /// A KL that acts in rewards or advantages: it needs the old and the reference's log-probabilities, so it comes after them.
-    fn kl_outside_the_loss(&self, pending: &mut Pending<T>, table: &RewardTable, batches: &mut Batches, metrics: &mut Metrics) -> Result<()> {
+    fn kl_outside_the_loss(
+        &self,
+        pending: &mut Pending<T>,
+        table: &RewardTable,
+        batches: &mut Batches,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
         let config = self.grpo();
         let Some(kl) = config.kl.filter(|kl| kl.coefficient != 0.0 && kl.place != KlPlace::Loss) else { return Ok(()) };
-        let ratios: Vec<Vec<f64>> = batches.iter().map(grpo_core::Batch::log_ratios_to_reference).collect::<grpo_core::Result<Vec<_>>>()?.concat();
+        let ratios: Vec<Vec<f64>> =
+            batches.iter().map(grpo_core::Batch::log_ratios_to_reference).collect::<grpo_core::Result<Vec<_>>>()?.concat();
         let masks: Vec<Vec<bool>> = pending.groups.iter().flat_map(|g| &g.completions).map(|c| c.policy_mask()).collect();
         for (ratio, mask) in ratios.iter().zip(&masks) {
             let counted = ratio.iter().zip(mask).filter(|(_, mask)| **mask);

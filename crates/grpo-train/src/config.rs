@@ -303,11 +303,16 @@ impl TrainConfig {
     fn validate_estimator(&self) -> Result<()> {
         let foreign = [(Need::Values, "values of a critic"), (Need::Probabilities, "squared probabilities")];
         if let Some((_, what)) = foreign.iter().find(|(need, _)| self.grpo.estimator.needs().contains(need)) {
-            return Err(Error::invalid("estimator", format!("needs {what}, which the trainer does not have: write the loop of grpo-core by hand")));
+            return Err(Error::invalid(
+                "estimator",
+                format!("needs {what}, which the trainer does not have: write the loop of grpo-core by hand"),
+            ));
         }
         match self.grpo.estimator {
             Estimator::RoleEma(_) => Err(Error::invalid("estimator", "role_ema needs roles, which the trainer does not know")),
-            Estimator::ReMax if self.replay.is_some() => Err(core("replay", "set, with the estimator re_max", "none: greedy answers grow stale")),
+            Estimator::ReMax if self.replay.is_some() => {
+                Err(core("replay", "set, with the estimator re_max", "none: greedy answers grow stale"))
+            }
             _ => Ok(()),
         }
     }

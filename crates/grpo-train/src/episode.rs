@@ -1,6 +1,8 @@
 //! Episodes: an environment (a tool, a game) answers what the policy writes, and the policy goes on.
 
-use grpo_core::{BoxError, Completion, FinishReason, Group, Prompt, Role, RolloutPlan, SampleRequest, Sampler, Span, TokenId, group_seed, rollout};
+use grpo_core::{
+    BoxError, Completion, FinishReason, Group, Prompt, Role, RolloutPlan, SampleRequest, Sampler, Span, TokenId, group_seed, rollout,
+};
 
 use crate::config::EpisodeLimits;
 use crate::error::{Error, Result};
@@ -48,7 +50,8 @@ pub fn rollout_episodes<T, P: ?Sized, S: Sampler<P> + ?Sized, E: Environment<T> 
     limits: &EpisodeLimits,
 ) -> Result<Vec<Group<T>>> {
     let mut groups = rollout(policy, sampler, prompts, plan)?;
-    let mut open: Vec<(usize, usize)> = groups.iter().enumerate().flat_map(|(g, group)| (0..group.completions.len()).map(move |c| (g, c))).collect();
+    let mut open: Vec<(usize, usize)> =
+        groups.iter().enumerate().flat_map(|(g, group)| (0..group.completions.len()).map(move |c| (g, c))).collect();
     for turn in 1.. {
         let mut next = Vec::new();
         for (g, c) in open {
@@ -74,7 +77,14 @@ pub fn rollout_episodes<T, P: ?Sized, S: Sampler<P> + ?Sized, E: Environment<T> 
 }
 
 /// Adds the environment's answer, and says whether the policy may go on.
-fn append_reply(completion: &mut Completion, tokens: Vec<TokenId>, text: &str, turn: usize, turn_tokens: usize, limits: &EpisodeLimits) -> Result<bool> {
+fn append_reply(
+    completion: &mut Completion,
+    tokens: Vec<TokenId>,
+    text: &str,
+    turn: usize,
+    turn_tokens: usize,
+    limits: &EpisodeLimits,
+) -> Result<bool> {
     if tokens.is_empty() {
         return Err(Error::Environment("answered without a token, must be at least one (or Turn::End)".into()));
     }

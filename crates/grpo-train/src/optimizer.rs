@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use burn::module::ParamGroup;
-use burn::optim::{AdamWConfig, DynOptimizer, DynState, GradientsParams, ModuleOptimizer, Optimizer as BurnOptimizer, OptimizerRecord, SgdConfig, StateSink, StateSource};
+use burn::optim::{
+    AdamWConfig, DynOptimizer, DynState, GradientsParams, ModuleOptimizer, Optimizer as BurnOptimizer, OptimizerRecord, SgdConfig,
+    StateSink, StateSource,
+};
 use burn::tensor::kind::BridgeTensor;
 use burn::tensor::{Bytes, Device};
 use serde::{Deserialize, Serialize};
@@ -190,7 +193,14 @@ struct Placed {
 }
 
 impl DynOptimizer for Placed {
-    fn step_dyn(&self, rank: usize, lr: f64, tensor: BridgeTensor, grad: BridgeTensor, state: Option<DynState>) -> (BridgeTensor, Option<DynState>) {
+    fn step_dyn(
+        &self,
+        rank: usize,
+        lr: f64,
+        tensor: BridgeTensor,
+        grad: BridgeTensor,
+        state: Option<DynState>,
+    ) -> (BridgeTensor, Option<DynState>) {
         self.optimizer.step_dyn(rank, lr, tensor, grad, state)
     }
 

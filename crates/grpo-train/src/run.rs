@@ -133,7 +133,9 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
         let learning_rate = config.learning_rate.at(step);
         let mut metrics = std::mem::take(&mut self.metrics);
         metrics.sum("learning_rate", learning_rate, Normaliser::Step);
-        for (name, value) in [("kl_coefficient", self.state.kl.map(|kl| kl.value())), ("entropy_coefficient", self.state.entropy.map(|e| e.value()))] {
+        for (name, value) in
+            [("kl_coefficient", self.state.kl.map(|kl| kl.value())), ("entropy_coefficient", self.state.entropy.map(|e| e.value()))]
+        {
             value.into_iter().for_each(|value| metrics.sum(name, value, Normaliser::Step));
         }
         let Some(update) = update else {
@@ -157,9 +159,11 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
         if let Some(non_finite) = &non_finite {
             self.state.non_finite = if non_finite.is_some() { self.state.non_finite + 1 } else { 0 };
         }
-        let completions = self.batches.as_ref().zip(self.state.pending.as_ref()).map_or(0, |(batches, pending)| {
-            batches.of_step(pending.done).iter().map(|batch| batch.shape()[0]).sum()
-        });
+        let completions = self
+            .batches
+            .as_ref()
+            .zip(self.state.pending.as_ref())
+            .map_or(0, |(batches, pending)| batches.of_step(pending.done).iter().map(|batch| batch.shape()[0]).sum());
         if let Some(kl) = &mut self.state.kl {
             kl.advance(metrics.get("kl"), completions);
         }
@@ -178,7 +182,8 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
             }
         }
         self.state.step += 1;
-        self.last = Some(Last { record: StepRecord { step, metrics, stages: self.clock.take(), tokens }, non_finite: non_finite.flatten() });
+        self.last =
+            Some(Last { record: StepRecord { step, metrics, stages: self.clock.take(), tokens }, non_finite: non_finite.flatten() });
     }
 
     /// What happens after a step: the reference follows, observers are told, the policy is measured and saved. `Some`: the run is over.
@@ -190,7 +195,10 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
             tracing::warn!("step {} is skipped: the gradient of `{parameter}` is not finite", record.step);
             if self.state.non_finite > self.trainer.config.max_non_finite {
                 self.save(policy, &record.metrics)?;
-                let problem = format!("of `{parameter}` is not finite, in {} steps in a row, the last of them step {}", self.state.non_finite, record.step);
+                let problem = format!(
+                    "of `{parameter}` is not finite, in {} steps in a row, the last of them step {}",
+                    self.state.non_finite, record.step
+                );
                 return Err(Error::invalid("gradient", problem));
             }
         }

@@ -105,7 +105,8 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
 
     fn take_up(&mut self, loaded: &Loaded, policy: &P, frozen: &str) -> Result<P> {
         let named = |error: Error| loaded.problem(error);
-        let state: State<T> = ciborium::from_reader(loaded.require(STATE)?.as_slice()).map_err(|e| loaded.problem(format!("`{STATE}`: {e}")))?;
+        let state: State<T> =
+            ciborium::from_reader(loaded.require(STATE)?.as_slice()).map_err(|e| loaded.problem(format!("`{STATE}`: {e}")))?;
         state.check_config(&self.state.config).map_err(|problem| loaded.problem(problem))?;
         if state.frozen != frozen {
             return Err(loaded.problem("is of a policy whose parameters that are not trained are others"));

@@ -54,7 +54,12 @@ fn records<'a, T>(
                 text: text_of(completion, decode),
                 tokens: completion.tokens.len(),
                 finish: completion.finish,
-                rewards: table.names.iter().zip(&columns).map(|(name, column)| (name.as_str(), column.get(row).copied().flatten())).collect(),
+                rewards: table
+                    .names
+                    .iter()
+                    .zip(&columns)
+                    .map(|(name, column)| (name.as_str(), column.get(row).copied().flatten()))
+                    .collect(),
                 total: totals.get(row).copied().flatten(),
                 advantage: mine.and_then(|mine| mine.get(place).copied()),
             });

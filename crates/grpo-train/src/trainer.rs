@@ -96,7 +96,12 @@ pub(crate) type Decode = Box<dyn Fn(&[TokenId]) -> String + Send>;
 
 impl<T: Task, P: Policy + Module> Trainer<T, P> {
     /// What a run cannot do without. Everything else has a default.
-    pub fn new(config: TrainConfig, sampler: impl Sampler<P> + 'static, rewards: Rewards<T>, prompts: impl PromptSource<T> + 'static) -> Self {
+    pub fn new(
+        config: TrainConfig,
+        sampler: impl Sampler<P> + 'static,
+        rewards: Rewards<T>,
+        prompts: impl PromptSource<T> + 'static,
+    ) -> Self {
         Self {
             optimizer: config.optimizer.init(),
             config,

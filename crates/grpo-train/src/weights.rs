@@ -131,7 +131,9 @@ impl Read<'_> {
             return;
         }
         match (read(), &mut self.wanted) {
-            (Err(problem), _) => self.failed = Some(grpo_core::Error::Device { what: "parameters", problem: format!("{path}: {problem}") }.into()),
+            (Err(problem), _) => {
+                self.failed = Some(grpo_core::Error::Device { what: "parameters", problem: format!("{path}: {problem}") }.into())
+            }
             (Ok(data), Wanted::Frozen(hash)) => {
                 hash.update(format!("{path} {:?} {:?} ", data.shape(), data.dtype()));
                 hash.update(data.as_bytes());

@@ -35,7 +35,7 @@ pub fn list(folder: impl AsRef<Path>) -> Result<Vec<(u64, PathBuf)>> {
         // Only the name that we would give: `step-07` is somebody else's.
         found.extend(step.filter(|step| name == folder_name(*step)).map(|step| (step, path)));
     }
-    found.sort_by(|a, b| b.0.cmp(&a.0));
+    found.sort_by_key(|(step, _)| std::cmp::Reverse(*step));
     Ok(found)
 }
 
