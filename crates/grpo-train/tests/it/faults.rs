@@ -387,3 +387,23 @@ fn an_observer_that_fails_is_named() {
     let error = trainer(config(None)).with_observer(Full).run(policy()).end.unwrap_err();
     assert_eq!(error.to_string(), "observer `metrics.csv`: disk: is full");
 }
+
+#[test]
+#[ignore = "needs a small disk: scripts/full-disk-test.sh makes one"]
+fn a_disk_that_is_full_ends_the_run_and_one_with_room_again_lets_it_go_on() {
+    let disk = std::path::PathBuf::from(std::env::var_os("GRPO_TRAIN_SMALL_DISK").unwrap());
+    let unbroken = trainer(config(None)).run(policy());
+    let filler = disk.join("filler");
+    std::fs::write(&filler, vec![0; 64 << 10]).unwrap();
+    let settings = config(Some(&disk.join("run")));
+    let error = run(settings.clone(), Resume::Fresh, &Diary::default(), policy(), None).end.unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    // Still full: nothing can be written, and nothing is lost.
+    assert!(run(settings.clone(), Resume::Newest, &Diary::default(), policy(), None).end.is_err());
+    std::fs::remove_file(&filler).unwrap();
+    let mut roomy = settings;
+    roomy.checkpoints.as_mut().unwrap().keep_last = 1;
+    let resumed = run(roomy, Resume::Newest, &Diary::default(), policy(), None);
+    assert_eq!(resumed.end.unwrap(), RunEnd::Finished);
+    assert_eq!(resumed.policy.values(), unbroken.policy.values());
+}

@@ -6,7 +6,7 @@
 //! ```
 
 #[path = "../task.rs"]
-#[expect(dead_code, reason = "the loop by hand uses all of it")]
+#[allow(dead_code, reason = "the loop by hand uses all of it")]
 mod task;
 
 use std::path::PathBuf;
