@@ -388,16 +388,20 @@ fn an_observer_that_fails_is_named() {
     assert_eq!(error.to_string(), "observer `metrics.csv`: disk: is full");
 }
 
+const SMALL_DISK: &str = "GRPO_TRAIN_SMALL_DISK";
+
+/// What happens on a small disk. Alone it does nothing: it is started by the test below.
 #[test]
-#[ignore = "needs a small disk: scripts/full-disk-test.sh makes one"]
-fn a_disk_that_is_full_ends_the_run_and_one_with_room_again_lets_it_go_on() {
-    let disk = std::path::PathBuf::from(std::env::var_os("GRPO_TRAIN_SMALL_DISK").unwrap());
+fn on_a_small_disk() {
+    let Some(disk) = std::env::var_os(SMALL_DISK).map(std::path::PathBuf::from) else { return };
     let unbroken = trainer(config(None)).run(policy());
     let filler = disk.join("filler");
     std::fs::write(&filler, vec![0; 64 << 10]).unwrap();
     let settings = config(Some(&disk.join("run")));
     let error = run(settings.clone(), Resume::Fresh, &Diary::default(), policy(), None).end.unwrap_err();
     assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    let reached = list_checkpoints(disk.join("run")).unwrap()[0].0;
+    assert!((1..12).contains(&reached), "the disk must be full after some checkpoints and before the last: {reached}");
     // Still full: nothing can be written, and nothing is lost.
     assert!(run(settings.clone(), Resume::Newest, &Diary::default(), policy(), None).end.is_err());
     std::fs::remove_file(&filler).unwrap();
@@ -406,4 +410,20 @@ fn a_disk_that_is_full_ends_the_run_and_one_with_room_again_lets_it_go_on() {
     let resumed = run(roomy, Resume::Newest, &Diary::default(), policy(), None);
     assert_eq!(resumed.end.unwrap(), RunEnd::Finished);
     assert_eq!(resumed.policy.values(), unbroken.policy.values());
+    println!("full after step {reached}");
+}
+
+#[test]
+#[ignore = "mounts a small disk in a namespace of its own: Linux, where user namespaces are allowed"]
+fn a_disk_that_is_full_ends_the_run_and_one_with_room_again_lets_it_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("mount -t tmpfs -o size=160k none \"${SMALL_DISK}\" && exec \"$0\" --exact faults::on_a_small_disk --nocapture");
+    let output = std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .env(SMALL_DISK, folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("full after step"), "{text}");
 }
