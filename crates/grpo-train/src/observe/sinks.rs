@@ -12,7 +12,6 @@ use crate::error::Result;
 /// What is written of a run, and where to. `metrics.jsonl`, `evaluations.jsonl` and `run.json` are always written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
 pub struct ObserveConfig {
     /// A bar on the terminal.
     pub progress: bool,

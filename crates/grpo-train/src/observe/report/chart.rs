@@ -10,7 +10,7 @@ use crate::observe::run::Point;
 /// Sizes in units of the drawing, which is stretched to the width of its card.
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 200.0;
-const LEFT: f64 = 50.0;
+const LEFT: f64 = 60.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
@@ -131,10 +131,11 @@ impl Chart {
                 continue;
             }
             let (x, half) = (frame.point(columns.middle(column), 0.0).0, frame.strip(columns.width) / 2.0);
-            let wide = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0) as f64 * 5.6 + 10.0;
+            let wide = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0) as f64 * 6.0 + 10.0;
             let tall = lines.len() as f64 * 13.0 + 6.0;
-            // On the side where there is room.
+            // On the side where there is room, and within the drawing.
             let left = if x < WIDTH / 2.0 { x + 8.0 } else { x - 8.0 - wide };
+            let left = left.min(WIDTH - wide).max(0.0);
             let _ = write!(
                 svg,
                 "<g class=\"p\"><rect class=\"hit\" x=\"{:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{}\"/><path class=\"rule\" d=\"M{x:.1} {TOP}V{}\"/><g class=\"tip\"><rect x=\"{left:.1}\" y=\"{TOP}\" width=\"{wide:.0}\" height=\"{tall}\" rx=\"3\"/><text y=\"{TOP}\">",
