@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// The reward functions of the settings.
 pub fn build(config: &Config) -> Result<Rewards<Task>, Failure> {
-    config.rewards.iter().try_fold(Rewards::new(), |rewards, reward| with(rewards, reward))
+    config.rewards.iter().try_fold(Rewards::new(), with)
 }
 
 fn with(rewards: Rewards<Task>, reward: &RewardConfig) -> Result<Rewards<Task>, Failure> {

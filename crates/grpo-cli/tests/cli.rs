@@ -159,7 +159,7 @@ fn check_says_what_would_be_trained_and_leaves_nothing() {
 fn what_is_wrong_is_told_with_file_and_line_and_code_2() {
     let scene = Scene::new(6, "tensorbord = true\n");
     let (_, error) = said(&scene.grpo(&["train", "settings.toml"]), 2);
-    assert!(error.contains("settings.toml:25: ") && error.contains("tensorbord"), "{error}");
+    assert!(error.contains("settings.toml:24: ") && error.contains("tensorbord"), "{error}");
 
     let scene = Scene::new(6, "");
     std::fs::write(scene.path("rows.jsonl"), "{\"question\": \"1 + 1 =\", \"answer\": \"2\"}\n{\"question\": \"2 + 2 =\"}\n").unwrap();
