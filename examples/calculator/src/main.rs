@@ -1,4 +1,4 @@
-//! A small transformer learns to ask a calculator instead of guessing, from nothing but GRPO.
+//! A small transformer may ask a calculator instead of guessing, and is trained with nothing but GRPO.
 //!
 //! ```text
 //! cargo run --release -p calculator
@@ -6,10 +6,10 @@
 //!
 //! Prompts are `47+85=`, answers `132.`. The policy starts from random weights. If it writes `?`, its turn is over, the calculator answers
 //! with the sum, and the policy goes on: an episode is `?` `132` `132.`, of which the middle is the calculator's. Those tokens are read and
-//! never trained on, nor counted in the loss's normaliser. To carry in its head is hard for so small a model; to ask and to copy is easy, and that
-//! is what it finds. Nobody tells it what `?` does.
+//! never trained on, nor counted in the loss's normaliser. To carry in its head is hard for so small a model; to ask and to copy should be easier.
+//! Nobody tells it what `?` does.
 //!
-//! What to see: `rewards/asked/mean` (a metric, of weight 0) rises, and the reward with it.
+//! What to look at: `rewards/asked/mean`, a metric of weight 0, beside the reward.
 
 use burn::optim::AdamWConfig;
 use clap::Parser;
