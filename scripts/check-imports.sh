@@ -21,6 +21,12 @@ expect grpo-rewards "grpo-core" --no-default-features
 expect grpo-lm "burn grpo-core grpo-kernels"
 expect grpo-conformance "burn grpo-core grpo-device grpo-kernels" --no-default-features
 expect grpo-conformance "burn grpo-core grpo-device grpo-flex grpo-kernels"
+expect grpo-train "burn grpo-core"
+# The command line may use everything; nothing may use it.
+for crate in crates/*/; do
+    crate=$(basename "$crate")
+    if [ "$crate" != grpo-cli ] && [[ " $(deps "$crate") " == *" grpo-cli "* ]]; then echo "import rule broken: $crate -> grpo-cli"; bad=1; fi
+done
 # A library never chooses a device, and core never names a backend.
 if grep -rnE 'Device::default\(\)|Tensor(::<[^>]*>)?::from\(' crates/*/src --include=*.rs | grep -v '^\S*//'; then echo "library code must not choose a device"; bad=1; fi
 if cargo tree --locked -q -p grpo-core -e normal --prefix none | grep -E '^burn-(flex|ndarray|tch|wgpu|cubecl)'; then echo "grpo-core must not name a backend"; bad=1; fi

@@ -1,10 +1,13 @@
 //! Rewards: what a completion is worth.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::BoxError;
 use crate::group::Completion;
 
 /// What one reward function says of one completion.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reward {
     /// One score for the whole completion. A wrong answer is `Outcome(0.0)`, not an error.

@@ -162,7 +162,7 @@ fn checked(reward: Reward, tokens: usize) -> std::result::Result<Reward, BoxErro
 }
 
 /// What every function said of every completion, completions in the order of their groups.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RewardTable {
     /// The functions' names.
@@ -187,6 +187,27 @@ impl RewardTable {
                 terms.filter_map(|(r, w)| outcome(r).map(|r| r * w)).fold(None, |sum, term| Some(sum.unwrap_or(0.0) + term))
             })
             .collect()
+    }
+
+    /// Takes in the rewards of further groups.
+    ///
+    /// # Errors
+    /// A table of other functions, or of other weights.
+    pub fn append(&mut self, more: Self) -> Result<()> {
+        if self.names != more.names || self.weights != more.weights {
+            let problem = format!("one has functions {:?}, the other {:?}: must be the same, of the same weights", self.names, more.names);
+            return Err(Error::invalid("reward table", problem));
+        }
+        self.groups.extend(more.groups);
+        self.rows.extend(more.rows);
+        self.failures += more.failures;
+        Ok(())
+    }
+
+    /// The rewards of one group. Failures are of the whole table, and stay with it.
+    pub fn of_group(&self, group: GroupId) -> Self {
+        let rows: Vec<usize> = self.groups.iter().enumerate().filter(|(_, id)| **id == group).map(|(row, _)| row).collect();
+        Self { failures: 0, ..self.select(&rows) }
     }
 
     /// What function `function` said of each completion, as one number.

@@ -3,6 +3,7 @@
 use grpo_core::{BoxError, Completion, Prompt, Reward, RewardFn, TokenId, stream};
 use rand::RngExt;
 use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
 
 /// The tokenizer: a token's id is the place of its character. The last one ends an answer.
 const ALPHABET: &str = "0123456789+=.";
@@ -26,7 +27,7 @@ pub fn decode(tokens: &[TokenId]) -> String {
 }
 
 /// What an answer is judged by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// `123+421=`
     pub question: String,

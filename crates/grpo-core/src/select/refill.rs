@@ -67,15 +67,7 @@ pub fn refill<T>(
         groups.extend(selection.groups);
         match &mut rewards {
             None => rewards = Some(selection.rewards),
-            Some(all) if all.names == selection.rewards.names && all.weights == selection.rewards.weights => {
-                all.groups.extend(selection.rewards.groups);
-                all.rows.extend(selection.rewards.rows);
-                all.failures += selection.rewards.failures;
-            }
-            Some(all) => {
-                let problem = format!("a round has functions {:?}, others {:?}: must be the same", selection.rewards.names, all.names);
-                return Err(Error::invalid("reward table", problem));
-            }
+            Some(all) => all.append(selection.rewards)?,
         }
         if exhausted {
             break;

@@ -1,0 +1,192 @@
+//! The program, run on a tiny model.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
+}
+
+/// A folder with questions, settings, and room for runs.
+struct Scene(tempfile::TempDir);
+
+impl Scene {
+    fn new(steps: u64, more: &str) -> Self {
+        let scene = Self(tempfile::tempdir().unwrap());
+        let rows: Vec<String> =
+            (10..42).map(|n| serde_json::json!({ "question": format!("{n} + {n} ="), "answer": "#### 1" }).to_string()).collect();
+        std::fs::write(scene.path("rows.jsonl"), rows.join("\n") + "\n").unwrap();
+        let config = format!(
+            r#"run = "{run}"
+[model]
+path = "{model}"
+lora = {{ rank = 4 }}
+[data]
+train = "{rows}"
+test = "{rows}"
+test_limit = 8
+[prompt]
+form = "raw"
+[[rewards]]
+kind = "exact"
+[train]
+steps = {steps}
+prompts = 2
+group_size = 4
+sampling = {{ max_tokens = 1 }}
+learning_rate.constant = {{ peak = 0.02 }}
+[checkpoints]
+every = 2
+[observe]
+csv = true
+tensorboard = true
+{more}"#,
+            run = scene.path("run").display(),
+            model = testdata("tiny-models/qwen2").display(),
+            rows = scene.path("rows.jsonl").display(),
+        );
+        std::fs::write(scene.path("settings.toml"), config).unwrap();
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_grpo"));
+        command.current_dir(self.0.path()).args(arguments);
+        command
+    }
+
+    fn grpo(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The lines of a file without the fields that tell of time.
+    fn lines(&self, name: &str) -> Vec<Value> {
+        let timeless = |line: &str| {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            line.as_object_mut().unwrap().retain(|name, _| name != "step_time" && !name.starts_with("time/"));
+            line
+        };
+        self.text(name).lines().map(timeless).collect()
+    }
+}
+
+fn said(output: &Output, code: i32) -> (String, String) {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_run_leaves_everything_and_is_not_begun_twice() {
+    let scene = Scene::new(6, "");
+    let (out, _) = said(&scene.grpo(&["train", "settings.toml"]), 0);
+    assert!(out.contains("finished after 6 steps") && out.contains("held out, after 0 steps:"), "{out}");
+    let metrics = scene.lines("run/metrics.jsonl");
+    assert_eq!(metrics.len(), 6);
+    for name in ["reward", "entropy", "grad_norm", "completions/mean_length", "learning_rate"] {
+        assert!(metrics[3][name].is_f64(), "{name} in {}", metrics[3]);
+    }
+    assert_eq!(scene.lines("run/completions.jsonl").len(), 6 * 2 * 4);
+    assert_eq!(scene.lines("run/evaluations.jsonl").len(), 2);
+    assert_eq!(scene.text("run/metrics.csv").lines().count(), 7);
+    assert!(scene.path("run/adapter/adapter_model.safetensors").is_file() && scene.path("run/tensorboard").is_dir());
+    assert!(scene.text("run/report.html").contains("6 of 6, complete"));
+    assert_eq!(scene.text("run/config.toml"), scene.text("settings.toml"));
+
+    let (_, error) = said(&scene.grpo(&["train", "settings.toml"]), 2);
+    assert!(error.contains("grpo resume"), "{error}");
+    let (out, _) = said(&scene.grpo(&["resume", "run"]), 0);
+    assert!(out.contains("nothing is left to do"), "{out}");
+
+    let (out, _) = said(&scene.grpo(&["eval", "run", "--json", "--samples", "4", "--k", "1,2"]), 0);
+    let evaluated: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(evaluated["step"], 6);
+    assert!(evaluated["eval/greedy/right"].is_f64() && evaluated["eval/sampled/pass@2"].is_f64(), "{evaluated}");
+    assert_eq!(evaluated["eval/greedy/right"], scene.lines("run/evaluations.jsonl")[1]["eval/greedy/right"]);
+    let (out, _) = said(&scene.grpo(&["eval", "settings.toml", "--limit", "2"]), 0);
+    assert!(out.contains("eval/greedy/right") && out.contains("after 0 steps"), "{out}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_ctrl_c_stopped_goes_on_as_if_nothing_had_happened() {
+    let scene = Scene::new(100_000, "");
+    let child = scene.command(&["train", "settings.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let written = || std::fs::read_to_string(scene.path("run/metrics.jsonl")).map_or(0, |text| text.lines().count());
+    while written() < 5 && start.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let (out, error) = said(&child.wait_with_output().unwrap(), 3);
+    assert!(out.contains("grpo resume") && error.contains("finishing the step"), "{out}{error}");
+    let stopped = scene.lines("run/metrics.jsonl").len();
+    assert!(scene.path(&format!("run/checkpoints/step-{stopped}")).is_dir());
+
+    let steps = (stopped + 3).to_string();
+    said(&scene.grpo(&["resume", "run", "--steps", &steps]), 0);
+    let unbroken = Scene::new(stopped as u64 + 3, "");
+    said(&unbroken.grpo(&["train", "settings.toml"]), 0);
+    for name in ["run/metrics.jsonl", "run/completions.jsonl"] {
+        assert_eq!(scene.lines(name), unbroken.lines(name), "{name}");
+    }
+    let adapter = |scene: &Scene| std::fs::read(scene.path("run/adapter/adapter_model.safetensors")).unwrap();
+    assert!(adapter(&scene) == adapter(&unbroken), "the adapters differ");
+}
+
+#[test]
+fn check_says_what_would_be_trained_and_leaves_nothing() {
+    let scene = Scene::new(6, "");
+    let (out, _) = said(&scene.grpo(&["check", "settings.toml"]), 0);
+    for part in ["32 prompts", "factors of rank 4", "\"10 + 10 =\"", "earns 1", "1 × exact_answer", "nothing is wrong"] {
+        assert!(out.contains(part), "{part} in {out}");
+    }
+    assert!(!scene.path("run").exists());
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_and_line_and_code_2() {
+    let scene = Scene::new(6, "tensorbord = true\n");
+    let (_, error) = said(&scene.grpo(&["train", "settings.toml"]), 2);
+    assert!(error.contains("settings.toml:24: ") && error.contains("tensorbord"), "{error}");
+
+    let scene = Scene::new(6, "");
+    std::fs::write(scene.path("rows.jsonl"), "{\"question\": \"1 + 1 =\", \"answer\": \"2\"}\n{\"question\": \"2 + 2 =\"}\n").unwrap();
+    for command in ["check", "train"] {
+        let (_, error) = said(&scene.grpo(&[command, "settings.toml"]), 2);
+        assert!(error.contains("rows.jsonl:2: no `answer`"), "{error}");
+    }
+    assert!(!scene.path("run").exists(), "nothing was begun");
+    let (_, error) = said(&scene.grpo(&["resume", "nowhere"]), 2);
+    assert!(error.contains("nowhere"), "{error}");
+    let (_, error) = said(&scene.grpo(&["report", "."]), 2);
+    assert!(error.contains("metrics.jsonl"), "{error}");
+}
+
+#[test]
+fn a_report_is_drawn_from_a_folder_with_nothing_but_metrics() {
+    let scene = Scene::new(6, "");
+    std::fs::write(scene.path("metrics.jsonl"), "{\"step\":0,\"reward\":0.5}\n{\"step\":1,\"rew").unwrap();
+    let (out, _) = said(&scene.grpo(&["report", ".", "--to", "here.html"]), 0);
+    assert!(out.contains("here.html: 1 steps") && scene.text("here.html").starts_with("<!doctype html>"), "{out}");
+}
+
+#[test]
+fn help_names_the_commands_and_the_exit_codes() {
+    let scene = Scene::new(6, "");
+    let (out, _) = said(&scene.grpo(&["--help"]), 0);
+    for word in ["train", "resume", "eval", "report", "check", "Exit codes", "130"] {
+        assert!(out.contains(word), "{word} in {out}");
+    }
+}

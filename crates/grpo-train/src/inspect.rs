@@ -1,0 +1,59 @@
+//! Looking at a run without training: its policy, and how good it is.
+
+use burn::module::Module;
+use grpo_core::{Metrics, Policy};
+
+use crate::checkpoint::Store;
+use crate::error::{Error, Result};
+use crate::evaluate::Evaluation;
+use crate::state::State;
+use crate::trainer::{Task, Trainer};
+use crate::weights::Weights;
+
+impl<T: Task, P: Policy + Module> Trainer<T, P> {
+    /// Answers the held-out prompts with this policy, as a run does before, during and after training. No observer is told.
+    ///
+    /// # Errors
+    /// No held-out prompt; a sampler, an environment or a reward that fails.
+    pub fn evaluate(&mut self, policy: &P) -> Result<Metrics> {
+        if self.held_out.is_empty() {
+            return Err(Error::invalid("held-out prompts", "none, must be at least one: `with_held_out`"));
+        }
+        let evaluation = Evaluation {
+            prompts: &self.held_out,
+            rewards: &self.rewards,
+            sampling: &self.config.sampling,
+            config: &self.config.evaluation,
+            limits: &self.config.episodes,
+            answer: self.answer.as_ref(),
+            seed: self.config.seed,
+        };
+        evaluation.run(&policy.valid(), self.sampler.as_mut(), self.environment.as_deref_mut())
+    }
+
+    /// The policy of the newest checkpoint that is whole, and how many steps it has learnt. `policy` is any policy of the same shape, such
+    /// as a new one. A run that goes on holds its folder, so this waits for its end.
+    ///
+    /// # Errors
+    /// No checkpoint; one of another policy; a run that goes on.
+    pub fn load(&self, policy: P) -> Result<(P, u64)> {
+        let Some(config) = &self.config.checkpoints else {
+            return Err(Error::invalid("checkpoint", "none without checkpoints in the configuration: set `checkpoints.folder`"));
+        };
+        let (loaded, refused) = Store::open(&config.folder)?.newest()?;
+        for refused in &refused {
+            tracing::warn!("checkpoint {} is refused: {}", refused.path.display(), refused.problem);
+        }
+        let Some(loaded) = loaded else {
+            return Err(Error::Checkpoint { path: config.folder.clone(), problem: "has no checkpoint that is whole".to_owned() });
+        };
+        let state: State<T> = ciborium::from_reader(loaded.require("state.cbor")?.as_slice())
+            .map_err(|error| loaded.problem(format!("`state.cbor`: {error}")))?;
+        if state.frozen != Weights::frozen_hash(&policy)? {
+            return Err(loaded.problem("is of a policy whose parameters that are not trained are others"));
+        }
+        let weights = Weights::from_bytes(loaded.require("policy.bpk")?).map_err(|error| loaded.problem(error))?;
+        let policy = weights.load(policy).map_err(|error| loaded.problem(error))?;
+        Ok((policy, state.step))
+    }
+}

@@ -1,0 +1,32 @@
+#![doc = include_str!("../README.md")]
+
+mod batches;
+mod checkpoint;
+mod clock;
+mod collect;
+mod config;
+mod episode;
+mod error;
+mod evaluate;
+mod inspect;
+pub mod observe;
+mod optimizer;
+mod prompts;
+mod reference;
+mod run;
+mod save;
+mod state;
+mod stop;
+mod told;
+mod trainer;
+mod weights;
+
+pub use checkpoint::{Best, Better, CheckpointConfig, Refused, list as list_checkpoints};
+pub use config::{EarlyStop, EpisodeLimits, ReferenceConfig, ReplayConfig, SelectionConfig, TrainConfig, Truncated};
+pub use episode::{Environment, Turn, rollout_episodes};
+pub use error::{Error, Result};
+pub use evaluate::{EvaluationConfig, pass_at_k};
+pub use optimizer::{Optimizer, OptimizerConfig};
+pub use prompts::{Drawn, PromptSource, Shuffled};
+pub use stop::StopFlag;
+pub use trainer::{Outcome, Resume, Task, Trainer};

@@ -1,0 +1,133 @@
+//! Everything of a run that is neither weights nor moments: what a checkpoint must hold for the run to go on as if never stopped.
+
+use grpo_core::{Advantages, CoefficientState, EntropyState, Group, ReplayBuffer, RewardTable};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::TrainConfig;
+use crate::error::{Error, Result};
+
+/// A group that may be trained on again, with what it was worth.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Kept<T> {
+    pub(crate) group: Group<T>,
+    pub(crate) rewards: RewardTable,
+}
+
+/// A rollout that was judged, and is being trained on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Pending<T> {
+    /// The groups: new ones first, then those of the replay buffer.
+    pub(crate) groups: Vec<Group<T>>,
+    /// How many of them are new.
+    pub(crate) fresh: usize,
+    /// One entry a completion.
+    pub(crate) advantages: SavedAdvantages,
+    /// Optimiser steps that were taken on it.
+    pub(crate) done: usize,
+    /// The policy's version that sampled the new ones.
+    pub(crate) version: u64,
+}
+
+/// [`Advantages`] that can be written.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SavedAdvantages {
+    PerCompletion(Vec<f64>),
+    PerToken(Vec<Vec<f64>>),
+}
+
+impl SavedAdvantages {
+    pub(crate) fn of(advantages: Advantages) -> Result<Self> {
+        match advantages {
+            Advantages::PerCompletion(rows) => Ok(Self::PerCompletion(rows)),
+            Advantages::PerToken(rows) => Ok(Self::PerToken(rows)),
+            other => Err(Error::invalid("advantages", format!("{other:?} is of a kind that cannot be saved"))),
+        }
+    }
+
+    /// Of some completions.
+    pub(crate) fn slice(&self, range: std::ops::Range<usize>) -> Advantages {
+        match self {
+            Self::PerCompletion(rows) => Advantages::PerCompletion(rows.get(range).unwrap_or_default().to_vec()),
+            Self::PerToken(rows) => Advantages::PerToken(rows.get(range).unwrap_or_default().to_vec()),
+        }
+    }
+
+    /// One number a completion: the mean over its tokens.
+    pub(crate) fn means(&self) -> Vec<f64> {
+        match self {
+            Self::PerCompletion(rows) => rows.clone(),
+            Self::PerToken(rows) => rows.iter().map(|row| row.iter().sum::<f64>() / row.len().max(1) as f64).collect(),
+        }
+    }
+}
+
+/// The state of a run between two optimiser steps.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct State<T> {
+    /// The configuration it was trained with.
+    pub(crate) config: Value,
+    /// SHA-256 of the parameters that are not trained.
+    pub(crate) frozen: String,
+    /// Optimiser steps that are done: the number of the next one.
+    pub(crate) step: u64,
+    /// Rounds of sampling: each has a seed and ids of its own.
+    pub(crate) draws: u64,
+    /// Where the prompts stand.
+    pub(crate) prompts: Value,
+    /// When the reference was renewed last.
+    pub(crate) renewed: u64,
+    /// Steps in a row with a gradient that is not finite.
+    pub(crate) non_finite: u64,
+    /// Steps in a row that were good enough to stop.
+    pub(crate) good: u64,
+    /// Whether the run is over before its last step.
+    pub(crate) over: bool,
+    /// The best checkpoint: its step, and its metric.
+    pub(crate) best: Option<(u64, f64)>,
+    pub(crate) kl: Option<CoefficientState>,
+    pub(crate) entropy: Option<EntropyState>,
+    pub(crate) replay: Option<ReplayBuffer<Kept<T>>>,
+    pub(crate) pending: Option<Pending<T>>,
+}
+
+impl<T> State<T> {
+    /// Of a run that begins.
+    pub(crate) fn new(config: &TrainConfig, prompts: Value) -> Result<Self> {
+        Ok(Self {
+            config: serde_json::to_value(config).map_err(|e| Error::invalid("configuration", e.to_string()))?,
+            frozen: String::new(),
+            step: 0,
+            draws: 0,
+            prompts,
+            renewed: 0,
+            non_finite: 0,
+            good: 0,
+            over: false,
+            best: None,
+            kl: config.kl_coefficient.map(grpo_core::Coefficient::state).transpose()?,
+            entropy: config.adaptive_entropy.map(grpo_core::AdaptiveEntropy::state).transpose()?,
+            replay: config.replay.map(|r| ReplayBuffer::new(r.capacity, config.seed)).transpose()?,
+            pending: None,
+        })
+    }
+
+    /// What may differ between a run and its resumption: how long it goes on, what is written, what is measured.
+    const FREE: [&str; 5] = ["steps", "checkpoints", "evaluation", "early_stop", "max_non_finite"];
+
+    /// That the run goes on with the settings it was begun with.
+    ///
+    /// # Errors
+    /// The first setting that differs, by name, with both values.
+    pub(crate) fn check_config(&self, now: &Value) -> std::result::Result<(), String> {
+        let empty = serde_json::Map::new();
+        let (then, now) = (self.config.as_object().unwrap_or(&empty), now.as_object().unwrap_or(&empty));
+        let differs = now.iter().filter(|(key, _)| !Self::FREE.contains(&key.as_str())).find(|(key, value)| then.get(*key) != Some(*value));
+        differs.map_or(Ok(()), |(key, value)| {
+            let then = then.get(key).map_or_else(|| "nothing".to_owned(), Value::to_string);
+            Err(format!("`{key}` was {then}, and is {value} now: a run goes on with the settings it was begun with"))
+        })
+    }
+}

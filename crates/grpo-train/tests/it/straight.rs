@@ -1,0 +1,161 @@
+//! The trainer is the loop of grpo-core: the same numbers, and nothing else.
+
+use burn::module::Module;
+use burn::optim::AdamWConfig;
+use burn::tensor::Device;
+use grpo_core::{Batch, GrpoConfig, KlPenalty, Metrics, RolloutPlan, gradients, rollout, step_stats};
+use grpo_train::observe::RunEnd;
+use grpo_train::{EarlyStop, EvaluationConfig, Outcome, PromptSource, ReferenceConfig, Resume, TrainConfig};
+
+use crate::support::{Diary, HostSampler, config, policy, prompts, rewards, run, trainer};
+
+#[test]
+fn it_gives_the_numbers_of_the_bare_loop_bit_by_bit() {
+    let settings = TrainConfig { grpo: GrpoConfig { kl: Some(KlPenalty::plain_k3(0.1)), ..GrpoConfig::default() }, ..config(None) };
+    let start = policy();
+    // The loop of the README, by hand.
+    let (mut bare, reference, mut sampler) = (start.clone(), start.valid(), HostSampler);
+    let mut optimizer = AdamWConfig::new().with_epsilon(1e-8).with_weight_decay(0.0).init();
+    let (mut source, rewards, device) = (prompts(), rewards(), Device::flex());
+    let mut lines = Vec::new();
+    for step in 0..settings.steps {
+        let plan = RolloutPlan { group_size: 4, params: settings.sampling.clone(), seed: settings.seed, step, policy_version: step };
+        let groups = rollout(&bare.valid(), &mut sampler, source.next(3).unwrap(), &plan).unwrap();
+        let table = rewards.score(&groups).unwrap();
+        let advantages = settings.grpo.estimator.advantages(&table.totals(), &table.groups).unwrap();
+        let mut batches = Batch::split(&groups, &advantages, settings.micro_tokens, step, &device).unwrap();
+        batches.iter_mut().for_each(|batch| batch.score_reference(&reference, grpo_core::KlEstimator::K3).unwrap());
+        let stats = step_stats(&bare.valid(), &batches, &settings.grpo).unwrap();
+        let update = gradients(&bare, &batches, &stats, &settings.grpo).unwrap();
+        let mut metrics = update.metrics.clone();
+        bare = update.apply(&mut optimizer, settings.learning_rate.at(step), bare);
+        metrics.merge(&Metrics::of_rollout(&groups, &table));
+        lines.push(metrics);
+    }
+    let diary = Diary::default();
+    let Outcome { policy, end } = trainer(settings).with_observer(diary.clone()).run(start);
+    assert_eq!(end.unwrap(), RunEnd::Finished);
+    assert_eq!(policy.values(), bare.values());
+    for (step, line) in lines.iter().enumerate() {
+        for (name, value) in line.iter() {
+            assert_eq!(diary.metric(step as u64, name).map(f64::to_bits), Some(value.to_bits()), "step {step}, {name}");
+        }
+    }
+}
+
+#[test]
+fn a_run_learns_and_its_evaluation_says_so() {
+    let diary = Diary::default();
+    let mut settings = config(None);
+    settings.steps = 150;
+    settings.prompts = 5;
+    settings.group_size = 8;
+    settings.learning_rate = grpo_core::Schedule::Constant { peak: 0.1, warmup_steps: 0 };
+    settings.evaluation = EvaluationConfig { samples: 16, k: vec![1, 4], ..EvaluationConfig::default() };
+    run(settings, Resume::Fresh, &diary, policy(), None).end.unwrap();
+    let pages = diary.pages();
+    assert_eq!(pages.evaluations.keys().copied().collect::<Vec<_>>(), [0, 150], "before and after");
+    let value = |step: u64, name: &str| f64::from_bits(pages.evaluations[&step].iter().find(|(n, _)| n == name).unwrap().1);
+    assert!(value(150, "eval/sampled/reward") > value(0, "eval/sampled/reward") + 0.3);
+    assert!(value(150, "eval/sampled/pass@4") >= value(150, "eval/sampled/pass@1"));
+    for name in
+        ["eval/greedy/reward", "eval/greedy/right", "eval/sampled/majority", "eval/sampled/rewards/places/mean", "eval/sampled/pass@1"]
+    {
+        let (low, mean, high) = (value(150, &format!("{name}/low")), value(150, name), value(150, &format!("{name}/high")));
+        assert!(low <= mean && mean <= high, "{name}: {low} {mean} {high}");
+    }
+}
+
+#[test]
+fn a_run_that_is_good_enough_for_long_enough_ends_and_stays_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Some(folder.path()));
+    settings.early_stop = Some(EarlyStop { metric: "grad_norm".to_owned(), at_least: Some(0.0), at_most: None, patience: 3 });
+    let diary = Diary::default();
+    assert_eq!(run(settings.clone(), Resume::Fresh, &diary, policy(), None).end.unwrap(), RunEnd::EarlyStop);
+    assert_eq!(diary.pages().steps.len(), 3);
+    assert_eq!(run(settings, Resume::Newest, &diary, policy(), None).end.unwrap(), RunEnd::AlreadyFinished);
+}
+
+#[test]
+fn a_run_ends_where_its_prompts_do() {
+    let diary = Diary::default();
+    let source = prompts().with_epochs(2);
+    let mut trainer = grpo_train::Trainer::new(config(None), HostSampler, rewards(), source).with_observer(diary.clone());
+    assert_eq!(trainer.run(policy()).end.unwrap(), RunEnd::Finished);
+    // Ten prompts in rollouts of three: three whole ones and a rest of one.
+    assert_eq!(diary.pages().steps.len(), 4);
+}
+
+#[test]
+fn a_replaced_reference_is_at_no_distance_and_a_kept_one_is() {
+    let kl_after = |reference: ReferenceConfig| {
+        let diary = Diary::default();
+        let mut settings = config(None);
+        settings.grpo.kl = Some(KlPenalty::plain_k3(0.01));
+        settings.reference = reference;
+        trainer(settings).with_observer(diary.clone()).run(policy()).end.unwrap();
+        (4..8).map(|step| diary.metric(step, "kl").unwrap()).collect::<Vec<_>>()
+    };
+    let kept = kl_after(ReferenceConfig::default());
+    let replaced = kl_after(ReferenceConfig { every: Some(4), share: None });
+    let averaged = kl_after(ReferenceConfig { every: Some(4), share: Some(0.5) });
+    assert!(kept.iter().all(|kl| *kl > 0.0));
+    assert_eq!(replaced[0], 0.0, "step 4 comes right after the reference became the policy");
+    assert!(averaged[0] > 0.0 && averaged[0] < kept[0], "{averaged:?} {kept:?}");
+}
+
+#[test]
+fn a_greedy_answer_per_prompt_is_the_baseline_of_remax() {
+    let mut settings = config(None);
+    settings.grpo.estimator = grpo_core::Estimator::ReMax;
+    let start = policy();
+    let outcome = trainer(settings).run(start.clone());
+    outcome.end.unwrap();
+    assert_ne!(outcome.policy.values(), start.values());
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused_before_anything_is_sampled() {
+    let refused = |change: fn(&mut TrainConfig)| {
+        let mut settings = config(None);
+        change(&mut settings);
+        trainer(settings).run(policy()).end.unwrap_err().to_string()
+    };
+    assert_eq!(refused(|c| c.mini_batches = 4), "mini_batches = 4, must be at most prompts: a group is never cut");
+    assert!(refused(|c| c.sampling.temperature = 0.0).starts_with("sampling temperature = 0, must be above 0"));
+    assert!(refused(|c| c.kl_coefficient = Some(grpo_core::Coefficient::Fixed(0.1))).starts_with("kl_coefficient = set, without grpo.kl"));
+    assert!(refused(|c| c.grpo.estimator = grpo_core::Estimator::Gae(grpo_core::Gae::default())).contains("values of a critic"));
+    assert!(refused(|c| c.evaluation.k = vec![2]).starts_with("evaluation k = 2"));
+    assert!(
+        refused(|c| c.early_stop = Some(EarlyStop { metric: "reward".into(), at_least: None, at_most: None, patience: 1 }))
+            .contains("at_least")
+    );
+}
+
+#[test]
+fn a_configuration_comes_from_toml_or_json_and_unknown_keys_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (toml, json) = (folder.path().join("run.toml"), folder.path().join("run.json"));
+    std::fs::write(&toml, "steps = 7\nprompts = 4\n[grpo]\nreduction = \"token_mean\"\n[learning_rate.cosine]\npeak = 1e-3\ntotal_steps = 7\n[checkpoints]\nfolder = \"x\"").unwrap();
+    std::fs::write(
+        &json,
+        r#"{"steps": 7, "prompts": 4, "learning_rate": {"cosine": {"peak": 1e-3, "total_steps": 7}}, "checkpoints": {"folder": "x"}}"#,
+    )
+    .unwrap();
+    assert_eq!(TrainConfig::load(&toml).unwrap(), TrainConfig::load(&json).unwrap());
+    std::fs::write(&toml, "[sampling]\ntemprature = 0.5").unwrap();
+    let error = TrainConfig::load(&toml).unwrap_err().to_string();
+    assert!(error.contains("run.toml") && error.contains("temprature") && error.contains("temperature"), "{error}");
+    std::fs::write(&json, r#"{"steps": 0}"#).unwrap();
+    assert!(TrainConfig::load(&json).unwrap_err().to_string().contains("steps = 0, must be at least 1"));
+}
+
+#[test]
+fn a_trainer_without_observers_writes_no_text() {
+    // The decoder would be asked for every completion.
+    let mut settings = config(None);
+    settings.steps = 2;
+    let mut quiet = trainer(settings).with_decoder(|_| panic!("nobody watches"));
+    assert!(quiet.run(policy()).end.is_ok());
+}
