@@ -95,7 +95,7 @@ MUTANTS = [
     ("straight-through: value tracked", L + "kl.rs", "value.inner() + (path.clone() - path.inner())", "value + (path.clone() - path.inner())", "terms"),
     ("straight-through: rounded by its path", L + "kl.rs", "value.inner() + (path.clone() - path.inner())", "value.inner() + path.clone() - path.inner()", "terms"),
     ("KL: weighted by a constant ratio", L + "kl.rs", "value * ratio.clone().mask_where(cut, ratio.clone().inner())", "value * ratio.clone().inner()", "terms"),
-    ("KL: pushes away beyond the bound", L + "kl.rs", "value * ratio.clone().mask_where(cut, ratio.clone().inner())", "value * ratio.clone().mask_where(cut.bool_not().bool_and(cut.clone()), ratio.clone().inner())", "terms"),
+    ("KL: pushes away beyond the bound", L + "kl.rs", "let cut = bounded.clone().greater_elem(0.5);", "let cut = bounded.clone().greater_elem(9.5);", "terms"),
     ("no old log-probs: no gradient", L + "terms.rs", "None => log_probs.clone().inner(),", "None => log_probs.clone(),", "gradients"),
     ("FIPO: weight tracked", O + "future.rs", "let x = terms.token.log.clone().inner()", "let x = terms.token.log.clone()", "gradients"),
     # Bounds before exp.

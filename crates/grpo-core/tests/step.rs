@@ -116,15 +116,20 @@ fn clipping_by_the_global_norm_keeps_the_direction_and_reports_the_norm_before()
 }
 
 #[test]
-fn parameters_of_several_float_types_have_one_norm_and_sixteen_bits_do_not_overflow_it() {
+fn parameters_of_several_float_types_have_one_norm_in_the_widest_and_at_least_32_bits() {
     let policy = policy(3, DType::F64);
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    let norm = |table: f64, shift: [f64; 6], dtype| {
         let tensor = |values: Vec<f64>, n, dtype| Tensor::<1>::from_data(TensorData::new(values, [n]), (&device().inner(), dtype));
         let mut grads = GradientsParams::new();
-        grads.register(policy.table.id, tensor(vec![128.0; 36], 36, DType::F64).reshape([6, 6]));
-        grads.register(policy.shift.id, tensor(vec![512.0; 6], 6, dtype)); // 6 · 512² is beyond 16 bits
-        let norm = clip_global_norm(&policy, &mut grads, None).unwrap().value.unwrap();
-        close(norm, (36.0 * 128f64.powi(2) + 6.0 * 512f64.powi(2)).sqrt(), 1e-9, &format!("{dtype:?}"));
+        grads.register(policy.table.id, tensor(vec![table; 36], 36, DType::F64).reshape([6, 6]));
+        grads.register(policy.shift.id, tensor(shift.to_vec(), 6, dtype));
+        clip_global_norm(&policy, &mut grads, None).unwrap().value.unwrap()
+    };
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        close(norm(128.1, [0.0; 6], dtype), 6.0 * 128.1, 1e-13, &format!("64 bits beside {dtype:?}"));
+        // Exact in each type; their squares, and their shares of the largest, are not in 16 bits.
+        let shift = [512.0, 100.0, 7.0, 300.0, 0.25, 13.0];
+        close(norm(0.0, shift, dtype), shift.iter().map(|g| g * g).sum::<f64>().sqrt(), 1e-6, &format!("{dtype:?}"));
     }
 }
 
