@@ -171,7 +171,7 @@ fn row_statistics(x: &[Vec<f64>]) -> Vec<f64> {
         logits.into_iter().map(|z| z - total).collect::<Vec<_>>()
     };
     let (hidden, weight) = reference();
-    let mut out = vec![Vec::new(), Vec::new(), Vec::new()];
+    let mut out = [Vec::new(), Vec::new(), Vec::new()];
     for (row, target) in TARGETS.into_iter().enumerate() {
         let p = log_probs(&x[0][row * 3..row * 3 + 3], &x[1]);
         let q = log_probs(&hidden[row * 3..row * 3 + 3], &weight);

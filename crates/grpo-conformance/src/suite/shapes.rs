@@ -36,7 +36,7 @@ pub(super) const OPS: &[Op] = &[
     Op {
         name: "slices that overlap add up their gradients",
         inputs: &[6],
-        tensors: |_, x| x[0].clone().slice([0..4]) * x[0].clone().slice([2..6]),
+        tensors: |_, x| x[0].clone().slice(0..4) * x[0].clone().slice(2..6),
         loops: |x| (0..4).map(|i| x[0][i] * x[0][i + 2]).collect(),
         half: Half::Too,
     },
