@@ -128,7 +128,9 @@ fn c22_a_gradient_that_is_nan_at_step_5_skips_the_step_and_changes_neither_weigh
     let diary = Diary::default();
     let mut trainer = Trainer::new(poison_config(folder.path()), Through, rewards(), prompts()).with_observer(diary.clone());
     assert_eq!(trainer.run(poisoned(5, 6)).end.unwrap(), RunEnd::Finished);
-    assert_eq!((0..12).filter(|&s| diary.metric(s, "skipped") == Some(1.0)).collect::<Vec<_>>(), [5]);
+    assert_eq!(diary.metric(5, "skipped"), Some(1.0));
+    // A gradient of 0 is skipped, too, and has a norm.
+    assert_eq!((0..12).filter(|&s| diary.metric(s, "grad_norm").is_none()).collect::<Vec<_>>(), [5]);
     let (before, after) = (files(folder.path(), 5), files(folder.path(), 6));
     assert_eq!(before["policy.bpk"], after["policy.bpk"]);
     assert_eq!(before["optimizer.bpk"], after["optimizer.bpk"]);
@@ -180,7 +182,9 @@ fn c23_a_stale_log_probability_far_from_the_new_one_gives_a_finite_step() {
     batch.set_old(OldLogProbs::new(Tensor::from_data([[-200.0f32], [-200.0]], &device)).unwrap()).unwrap();
     let batches = [batch];
     let update = gradients(&policy(), &batches, &StepStats::of(&batches), &GrpoConfig::default()).unwrap();
-    assert!(!update.skipped && update.metrics.get("loss").unwrap().is_finite());
+    // Both ratios are beyond the bound: a finite loss, and a gradient of exactly 0.
+    assert!(update.metrics.get("loss").unwrap().is_finite());
+    assert_eq!((update.non_finite.clone(), update.metrics.get("grad_norm")), (None, Some(0.0)));
 }
 
 #[test]
