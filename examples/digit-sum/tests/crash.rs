@@ -44,8 +44,9 @@ fn survives(steps: u64, kills: u32) {
     let mut killed = 0;
     for _ in 0..kills {
         let mut child = spawn(&out, steps);
-        // Long enough for the start, the first evaluation, and on average a few steps.
-        std::thread::sleep(Duration::from_secs_f64(rng.random::<f64>() * (1.0 + 3.0 * seconds / f64::from(kills))));
+        // Long enough for the start, the first evaluation, and on average a few steps; the first one before the run can have ended.
+        let longest = (1.0 + 3.0 * seconds / f64::from(kills)).min(0.7 * seconds);
+        std::thread::sleep(Duration::from_secs_f64(rng.random::<f64>() * longest));
         killed += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap(); // SIGKILL
         child.wait().unwrap();
