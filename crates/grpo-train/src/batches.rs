@@ -1,8 +1,8 @@
 //! From a judged rollout to the batches of its optimiser steps.
 
+use burn::Tensor;
 use burn::tensor::{Bytes, Device, TensorData};
-use burn::{Tensor, module::Module};
-use grpo_core::{Batch, GrpoConfig, OldLogProbs, OldSource, Policy, truncated};
+use grpo_core::{Batch, GrpoConfig, OldLogProbs, Policy, score_old_and_reference, truncated};
 
 use crate::config::{TrainConfig, Truncated};
 use crate::error::{Error, Result};
@@ -11,27 +11,14 @@ use crate::state::Pending;
 /// The micro-batches of each optimiser step of one pass over a rollout.
 pub(crate) struct Batches(Vec<Vec<Batch>>);
 
-/// Where old log-probabilities come from.
-pub(crate) enum Old<'a, P> {
-    /// The policy as it is, without autodiff.
-    Score(&'a P),
-    /// A checkpoint: the policy has moved on since.
-    Saved(Vec<u8>),
-}
-
 impl Batches {
     /// Cuts a rollout: first into optimiser steps, then into micro-batches; between groups, and never with new groups and replayed ones in one
-    /// batch, because their old log-probabilities are of different origin.
+    /// batch, because their old log-probabilities are of different origin. Those that a checkpoint holds are taken up: the policy that they
+    /// are of has moved on.
     ///
     /// # Errors
-    /// Whatever [`Batch::split`] refuses; a policy that fails; saved log-probabilities of another shape.
-    pub(crate) fn new<T: Clone, P: Policy>(
-        pending: &Pending<T>,
-        config: &TrainConfig,
-        version: u64,
-        old: Old<'_, P>,
-        device: &Device,
-    ) -> Result<Self> {
+    /// Whatever [`Batch::split`] refuses; saved log-probabilities of another shape.
+    pub(crate) fn new<T: Clone>(pending: &Pending<T>, config: &TrainConfig, saved: Option<Vec<u8>>, device: &Device) -> Result<Self> {
         let groups = &pending.groups;
         let rows = |range: std::ops::Range<usize>| groups.get(range).unwrap_or_default().iter().map(|g| g.completions.len()).sum::<usize>();
         let steps = config.mini_batches.min(groups.len()).max(1);
@@ -50,7 +37,9 @@ impl Batches {
                     continue;
                 }
                 let advantages = pending.advantages.slice(row..row + count);
-                for mut batch in Batch::split(groups.get(range).unwrap_or_default(), &advantages, config.micro_tokens, version, device)? {
+                for mut batch in
+                    Batch::split(groups.get(range).unwrap_or_default(), &advantages, config.micro_tokens, pending.version, device)?
+                {
                     let [n, _] = batch.shape();
                     let ignored = cut_off.get(row..row + n).unwrap_or_default();
                     if ignored.contains(&true) {
@@ -67,25 +56,16 @@ impl Batches {
             all.push(batches);
         }
         let mut batches = Self(all);
-        match old {
-            Old::Score(policy) if config.needs_old() && config.grpo.off_policy.old == OldSource::Trainer => {
-                batches.iter_mut().filter(|batch| batch.old().is_none()).try_for_each(|batch| batch.score_old(policy))?;
-            }
-            Old::Score(_) => {}
-            Old::Saved(bytes) => batches.load_old(bytes, device)?,
-        }
+        saved.map_or(Ok(()), |saved| batches.load_old(saved, device))?;
         Ok(batches)
     }
 
-    /// Asks the reference about every batch.
+    /// Asks policy and reference, without autodiff, about every batch.
     ///
     /// # Errors
-    /// A reference that fails.
-    pub(crate) fn score_reference<P: Policy + Module>(&mut self, reference: &P, config: &GrpoConfig) -> Result<()> {
-        if let Some(kl) = config.kl {
-            self.iter_mut().try_for_each(|batch| batch.score_reference(reference, kl.estimator))?;
-        }
-        Ok(())
+    /// As [`score_old_and_reference`].
+    pub(crate) fn score<P: Policy>(&mut self, policy: &P, reference: Option<&P>, config: &GrpoConfig) -> Result<()> {
+        self.0.iter_mut().try_for_each(|step| Ok(score_old_and_reference(step, policy, reference, config)?))
     }
 
     /// Optimiser steps of one pass.

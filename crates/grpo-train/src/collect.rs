@@ -2,16 +2,16 @@
 
 use burn::module::Module;
 use grpo_core::{
-    AdvantageInput, Advantages, Estimator, Group, KlPlace, Metrics, Normaliser, Policy, ReplayBuffer, RewardTable, RolloutPlan,
-    SelectionCounts, kl_in_advantages, kl_in_rewards, refill, rollout,
+    AdvantageInput, Advantages, Estimator, Group, KlPlace, Metrics, Policy, ReplayBuffer, RewardTable, RolloutPlan, SelectionCounts,
+    kl_in_advantages, kl_in_rewards, refill, rollout,
 };
 use serde_json::Value;
 
-use crate::batches::{Batches, Old};
+use crate::batches::Batches;
 use crate::episode::rollout_episodes;
 use crate::error::{Error, Result};
 use crate::run::Run;
-use crate::state::{Kept, Pending, SavedAdvantages};
+use crate::state::{Kept, Pending};
 use crate::trainer::Task;
 
 /// What a round of sampling came to.
@@ -73,10 +73,10 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
             self.metrics = metrics;
             return Ok(Collected::Nothing);
         }
-        let advantages = SavedAdvantages::of(self.advantages(&frozen, &groups, &table)?)?;
+        let advantages = self.advantages(&frozen, &groups, &table)?;
         let mut pending = Pending { groups, fresh, advantages, done: 0, version: self.state.step };
-        let mut batches = self.batches(&pending, Old::Score(&frozen))?;
-        self.kl_outside_the_loss(&mut pending, &table, &mut batches, &mut metrics)?;
+        let mut batches = self.batches(&pending, &frozen, None)?;
+        self.kl_outside_the_loss(&mut pending, &table, &mut batches)?;
         if !self.trainer.observers.is_empty() && seen.is_empty() {
             let fresh = pending.groups.get(..fresh).unwrap_or_default().to_vec();
             seen.push((fresh, table));
@@ -173,7 +173,7 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
         Ok(self.trainer.config.grpo.estimator.estimate(&input)?)
     }
 
-    /// The reward of each prompt's greedy answer, one entry a completion.
+    /// The reward of each prompt's greedy answer, one entry a completion. An answer without a reward is an error: a baseline of 0 would be made up.
     fn greedy_rewards(&mut self, frozen: &P, groups: &[Group<T>]) -> Result<Vec<f64>> {
         let trainer = &mut *self.trainer;
         let params = trainer.config.sampling.clone().greedy();
@@ -187,47 +187,41 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
             }
         })?;
         let totals = self.clock.time("rewards", || trainer.rewards.score(&greedy))?.totals();
-        let baselines = groups.iter().zip(totals);
-        Ok(baselines.flat_map(|(group, total)| std::iter::repeat_n(total.unwrap_or(0.0), group.completions.len())).collect())
+        let mut baselines = Vec::new();
+        for (group, total) in groups.iter().zip(totals) {
+            let total = total
+                .ok_or_else(|| Error::invalid("baseline of re_max", format!("group {}: its greedy answer has no reward", group.id.0)))?;
+            baselines.extend(std::iter::repeat_n(total, group.completions.len()));
+        }
+        Ok(baselines)
     }
 
     /// Tensors, with what the policy and the reference say of them before the first update.
-    pub(crate) fn batches(&mut self, pending: &Pending<T>, old: Old<'_, P>) -> Result<Batches> {
-        let (config, device) = (&self.trainer.config, &self.device);
-        let mut batches = self.clock.time("old", || Batches::new(pending, config, pending.version, old, device))?;
-        if let Some(reference) = &self.reference {
-            self.clock.time("reference", || batches.score_reference(reference, &config.grpo))?;
-        }
-        Ok(batches)
+    pub(crate) fn batches(&mut self, pending: &Pending<T>, frozen: &P, saved: Option<Vec<u8>>) -> Result<Batches> {
+        let (config, device, reference) = (&self.trainer.config, &self.device, self.reference.as_ref());
+        self.clock.time("score", || {
+            let mut batches = Batches::new(pending, config, saved, device)?;
+            batches.score(frozen, reference, &config.loss())?;
+            Ok(batches)
+        })
     }
 
-    /// A KL that acts in rewards or advantages: it needs the old and the reference's log-probabilities, so it comes after them.
-    fn kl_outside_the_loss(
-        &self,
-        pending: &mut Pending<T>,
-        table: &RewardTable,
-        batches: &mut Batches,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
+    /// A KL that acts in rewards or advantages: it needs the old and the reference's log-probabilities, so it comes after them. The loss
+    /// measures it.
+    fn kl_outside_the_loss(&self, pending: &mut Pending<T>, table: &RewardTable, batches: &mut Batches) -> Result<()> {
         let config = self.grpo();
-        let Some(kl) = config.kl.filter(|kl| kl.coefficient != 0.0 && kl.place != KlPlace::Loss) else { return Ok(()) };
+        let Some(kl) = config.kl_outside_loss() else { return Ok(()) };
         let ratios: Vec<Vec<f64>> =
             batches.iter().map(grpo_core::Batch::log_ratios_to_reference).collect::<grpo_core::Result<Vec<_>>>()?.concat();
         let masks: Vec<Vec<bool>> = pending.groups.iter().flat_map(|g| &g.completions).map(|c| c.policy_mask()).collect();
-        for (ratio, mask) in ratios.iter().zip(&masks) {
-            let counted = ratio.iter().zip(mask).filter(|(_, mask)| **mask);
-            let (sum, count) = counted.fold((0.0, 0.0), |(sum, count), (ratio, _)| (sum + ratio, count + 1.0));
-            metrics.mean("kl", sum, count, Normaliser::Token);
-        }
         let advantages = if kl.place == KlPlace::Reward {
             let rewards = kl_in_rewards(&table.totals(), &ratios, &masks, kl.coefficient)?;
             let input = AdvantageInput::from_rollout(&pending.groups, table)?.with_token_rewards(rewards);
             config.estimator.estimate(&input)?
         } else {
-            let rows = masks.len();
-            kl_in_advantages(&pending.advantages.slice(0..rows), &ratios, &masks, kl.coefficient)?
+            kl_in_advantages(&pending.advantages, &ratios, &masks, kl.coefficient)?
         };
-        pending.advantages = SavedAdvantages::of(advantages)?;
+        pending.advantages = advantages;
         let mut row = 0;
         for batch in batches.iter_mut() {
             let [n, _] = batch.shape();

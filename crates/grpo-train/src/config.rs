@@ -322,14 +322,9 @@ impl TrainConfig {
         Refill { groups: self.prompts, max_rounds: selection.max_rounds }
     }
 
-    /// Optimiser steps of a rollout.
-    pub(crate) fn steps_per_rollout(&self) -> usize {
-        self.mini_batches * self.grpo.updates_per_rollout
-    }
-
-    /// Whether old log-probabilities must be scored: not where the one update follows at once.
-    pub(crate) fn needs_old(&self) -> bool {
-        self.steps_per_rollout() > 1 || self.grpo.kl.is_some_and(|kl| kl.coefficient != 0.0 && kl.place != KlPlace::Loss)
+    /// The loss, as the core counts its updates: every optimiser step on a rollout is one, whatever part of the rollout it takes.
+    pub(crate) fn loss(&self) -> GrpoConfig {
+        GrpoConfig { updates_per_rollout: self.mini_batches * self.grpo.updates_per_rollout, ..self.grpo.clone() }
     }
 
     /// The checkpoints' folder, if there is one.

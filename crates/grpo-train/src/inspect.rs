@@ -6,6 +6,7 @@ use grpo_core::{Metrics, Policy};
 use crate::checkpoint::Store;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
+use crate::save::{policy_of, state_of};
 use crate::state::State;
 use crate::trainer::{Task, Trainer};
 use crate::weights::Weights;
@@ -47,13 +48,8 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
         let Some(loaded) = loaded else {
             return Err(Error::Checkpoint { path: config.folder.clone(), problem: "has no checkpoint that is whole".to_owned() });
         };
-        let state: State<T> = ciborium::from_reader(loaded.require("state.cbor")?.as_slice())
-            .map_err(|error| loaded.problem(format!("`state.cbor`: {error}")))?;
-        if state.frozen != Weights::frozen_hash(&policy)? {
-            return Err(loaded.problem("is of a policy whose parameters that are not trained are others"));
-        }
-        let weights = Weights::from_bytes(loaded.require("policy.bpk")?).map_err(|error| loaded.problem(error))?;
-        let policy = weights.load(policy).map_err(|error| loaded.problem(error))?;
-        Ok((policy, state.step))
+        let state: State<T> = state_of(&loaded)?;
+        let frozen = Weights::frozen_hash(&policy)?;
+        Ok((policy_of(&loaded, &state, policy, &frozen)?, state.step))
     }
 }

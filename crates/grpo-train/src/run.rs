@@ -4,12 +4,11 @@ use burn::module::Module;
 use burn::tensor::Device;
 use grpo_core::{GrpoConfig, Metrics, Normaliser, Policy, Update, gradients, step_stats};
 
-use crate::batches::{Batches, Old};
+use crate::batches::Batches;
 use crate::checkpoint::Store;
 use crate::clock::Clock;
 use crate::collect::{Collected, Undo};
 use crate::error::{Error, Result};
-use crate::evaluate::Evaluation;
 use crate::observe::{RunEnd, RunInfo, StepRecord};
 use crate::reference::renewed;
 use crate::state::State;
@@ -96,7 +95,7 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
 
     /// The loss of the next step, with the coefficients as they are now.
     pub(crate) fn grpo(&self) -> GrpoConfig {
-        let mut config = self.trainer.config.grpo.clone();
+        let mut config = self.trainer.config.loss();
         if let (Some(kl), Some(state)) = (&mut config.kl, &self.state.kl) {
             kl.coefficient = state.value();
         }
@@ -267,26 +266,15 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
         if trainer.held_out.is_empty() {
             return Ok(Metrics::default());
         }
-        let evaluation = Evaluation {
-            prompts: &trainer.held_out,
-            rewards: &trainer.rewards,
-            sampling: &trainer.config.sampling,
-            config: &trainer.config.evaluation,
-            limits: &trainer.config.episodes,
-            answer: trainer.answer.as_ref(),
-            seed: trainer.config.seed,
-        };
-        let metrics = self
-            .clock
-            .time("evaluate", || evaluation.run(&policy.valid(), trainer.sampler.as_mut(), trainer.environment.as_deref_mut()))?;
+        let metrics = self.clock.time("evaluate", || trainer.evaluate(policy))?;
         trainer.observed(|observer| observer.on_evaluation(step, &metrics))?;
         Ok(metrics)
     }
 
     /// The batches of a rollout that a checkpoint holds.
-    pub(crate) fn rebuild(&mut self, old: Vec<u8>) -> Result<()> {
+    pub(crate) fn rebuild(&mut self, policy: &P, old: Vec<u8>) -> Result<()> {
         if let Some(pending) = self.state.pending.take() {
-            self.batches = Some(self.batches(&pending, Old::Saved(old))?);
+            self.batches = Some(self.batches(&pending, &policy.valid(), Some(old))?);
             self.state.pending = Some(pending);
         }
         Ok(())

@@ -105,17 +105,9 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
 
     fn take_up(&mut self, loaded: &Loaded, policy: &P, frozen: &str) -> Result<P> {
         let named = |error: Error| loaded.problem(error);
-        let state: State<T> =
-            ciborium::from_reader(loaded.require(STATE)?.as_slice()).map_err(|e| loaded.problem(format!("`{STATE}`: {e}")))?;
+        let state: State<T> = state_of(loaded)?;
         state.check_config(&self.state.config).map_err(|problem| loaded.problem(problem))?;
-        if state.frozen != frozen {
-            return Err(loaded.problem("is of a policy whose parameters that are not trained are others"));
-        }
-        let weights = Weights::from_bytes(loaded.require(POLICY)?).map_err(named)?;
-        if let Some(parameter) = weights.not_finite() {
-            return Err(loaded.problem(format!("`{parameter}` is not finite")));
-        }
-        let policy = weights.load(policy.clone()).map_err(named)?;
+        let policy = policy_of(loaded, &state, policy.clone(), frozen)?;
         if let (Some(reference), Some(bytes)) = (self.reference.take(), loaded.read(REFERENCE)?) {
             self.reference = Some(Weights::from_bytes(bytes).and_then(|weights| weights.load(reference)).map_err(named)?);
         }
@@ -126,8 +118,25 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
         let config = std::mem::take(&mut self.state.config);
         self.state = State { config, ..state };
         if self.state.pending.is_some() {
-            self.rebuild(loaded.require(OLD)?).map_err(named)?;
+            self.rebuild(&policy, loaded.require(OLD)?).map_err(named)?;
         }
         Ok(policy)
     }
+}
+
+/// The state that a checkpoint holds.
+pub(crate) fn state_of<T: Task>(loaded: &Loaded) -> Result<State<T>> {
+    ciborium::from_reader(loaded.require(STATE)?.as_slice()).map_err(|e| loaded.problem(format!("`{STATE}`: {e}")))
+}
+
+/// The policy that a checkpoint holds, in the shape of `policy`, whose frozen parameters have the hash `frozen`.
+pub(crate) fn policy_of<T, P: Module>(loaded: &Loaded, state: &State<T>, policy: P, frozen: &str) -> Result<P> {
+    if state.frozen != frozen {
+        return Err(loaded.problem("is of a policy whose parameters that are not trained are others"));
+    }
+    let weights = Weights::from_bytes(loaded.require(POLICY)?).map_err(|error| loaded.problem(error))?;
+    if let Some(parameter) = weights.not_finite() {
+        return Err(loaded.problem(format!("`{parameter}` is not finite")));
+    }
+    weights.load(policy).map_err(|error| loaded.problem(error))
 }

@@ -22,45 +22,11 @@ pub(crate) struct Pending<T> {
     /// How many of them are new.
     pub(crate) fresh: usize,
     /// One entry a completion.
-    pub(crate) advantages: SavedAdvantages,
+    pub(crate) advantages: Advantages,
     /// Optimiser steps that were taken on it.
     pub(crate) done: usize,
     /// The policy's version that sampled the new ones.
     pub(crate) version: u64,
-}
-
-/// [`Advantages`] that can be written.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum SavedAdvantages {
-    PerCompletion(Vec<f64>),
-    PerToken(Vec<Vec<f64>>),
-}
-
-impl SavedAdvantages {
-    pub(crate) fn of(advantages: Advantages) -> Result<Self> {
-        match advantages {
-            Advantages::PerCompletion(rows) => Ok(Self::PerCompletion(rows)),
-            Advantages::PerToken(rows) => Ok(Self::PerToken(rows)),
-            other => Err(Error::invalid("advantages", format!("{other:?} is of a kind that cannot be saved"))),
-        }
-    }
-
-    /// Of some completions.
-    pub(crate) fn slice(&self, range: std::ops::Range<usize>) -> Advantages {
-        match self {
-            Self::PerCompletion(rows) => Advantages::PerCompletion(rows.get(range).unwrap_or_default().to_vec()),
-            Self::PerToken(rows) => Advantages::PerToken(rows.get(range).unwrap_or_default().to_vec()),
-        }
-    }
-
-    /// One number a completion: the mean over its tokens.
-    pub(crate) fn means(&self) -> Vec<f64> {
-        match self {
-            Self::PerCompletion(rows) => rows.clone(),
-            Self::PerToken(rows) => rows.iter().map(|row| row.iter().sum::<f64>() / row.len().max(1) as f64).collect(),
-        }
-    }
 }
 
 /// The state of a run between two optimiser steps.

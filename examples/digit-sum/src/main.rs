@@ -30,9 +30,9 @@ use burn::optim::AdamWConfig;
 use clap::Parser;
 use grpo_core::{
     Batch, BoxError, Group, GrpoConfig, KlPenalty, Metrics, Prompt, Rewards, RolloutPlan, SamplingParams, Schedule, gradients, rollout,
-    step_stats,
+    score_old_and_reference, step_stats,
 };
-use grpo_lm::{Checkpoint, Decoder, LmSampler, ModelConfig};
+use grpo_lm::{Checkpoint, Decoder, LmSampler};
 
 use record::Record;
 use task::{Baselines, Digits, Exact, Sum};
@@ -75,16 +75,9 @@ fn main() -> Result<(), BoxError> {
     let problems = task::problems(args.seed);
     let (held_out, train) = problems.split_at(HELD_OUT);
 
-    let model = ModelConfig {
-        vocab_size: task::VOCABULARY,
-        max_position_embeddings: task::PROMPT + task::ANSWER,
-        rope_theta: 100.0,
-        tie_word_embeddings: false,
-        ..ModelConfig::default()
-    };
     let mut policy = match &args.load {
         Some(folder) => Decoder::from_checkpoint(&Checkpoint::open(folder)?, &device.clone().autodiff())?,
-        None => Decoder::random(&model, args.seed, &device.clone().autodiff())?,
+        None => Decoder::random(&task::model(), args.seed, &device.clone().autodiff())?,
     };
     let reference = policy.valid();
     let mut sampler = LmSampler::new();
@@ -110,9 +103,7 @@ fn main() -> Result<(), BoxError> {
         let advantages = config.estimator.advantages(&table.totals(), &table.groups)?;
         // batch: tensors, with what the reference says of them.
         let mut batches = Batch::split(&groups, &advantages, MICRO_TOKENS, step, &device)?;
-        if let Some(kl) = config.kl_in_loss() {
-            batches.iter_mut().try_for_each(|batch| batch.score_reference(&reference, kl.estimator))?;
-        }
+        score_old_and_reference(&mut batches, &policy.valid(), Some(&reference), &config)?;
         // scores → loss: one update a rollout, so the old log-probs are the new ones, detached.
         let stats = step_stats(&policy.valid(), &batches, &config)?;
         let update = gradients(&policy, &batches, &stats, &config)?;

@@ -1,6 +1,7 @@
 //! The task: problems, tokenizer, reward.
 
 use grpo_core::{BoxError, Completion, Prompt, Reward, RewardFn, TokenId, stream};
+use grpo_lm::ModelConfig;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,17 @@ pub const END: TokenId = VOCABULARY as TokenId - 1;
 pub const ANSWER: usize = 4;
 /// Tokens of a prompt: `123+421=`.
 pub const PROMPT: usize = 8;
+
+/// The transformer that learns it.
+pub fn model() -> ModelConfig {
+    ModelConfig {
+        vocab_size: VOCABULARY,
+        max_position_embeddings: PROMPT + ANSWER,
+        rope_theta: 100.0,
+        tie_word_embeddings: false,
+        ..ModelConfig::default()
+    }
+}
 
 /// Text to tokens. Characters that are not of the alphabet are left out.
 pub fn encode(text: &str) -> Vec<TokenId> {

@@ -41,7 +41,8 @@ pub use token_baseline::OptimalTokenBaseline;
 pub use whiten::{WhitenOver, Whitening};
 
 /// One advantage a completion, or one a token. The loss sees `[N, Tc]` either way.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Advantages {
     /// N numbers, in the order of the groups' completions.
@@ -51,6 +52,22 @@ pub enum Advantages {
 }
 
 impl Advantages {
+    /// Those of some completions; none beyond the last.
+    pub fn slice(&self, completions: std::ops::Range<usize>) -> Self {
+        match self {
+            Self::PerCompletion(rows) => Self::PerCompletion(rows.get(completions).unwrap_or_default().to_vec()),
+            Self::PerToken(rows) => Self::PerToken(rows.get(completions).unwrap_or_default().to_vec()),
+        }
+    }
+
+    /// One number a completion: the mean over its tokens.
+    pub fn means(&self) -> Vec<f64> {
+        match self {
+            Self::PerCompletion(rows) => rows.clone(),
+            Self::PerToken(rows) => rows.iter().map(|row| row.iter().sum::<f64>() / row.len().max(1) as f64).collect(),
+        }
+    }
+
     /// The number of completions.
     pub fn len(&self) -> usize {
         match self {

@@ -130,12 +130,3 @@ impl Batch {
         Ok(batches)
     }
 }
-
-impl Advantages {
-    fn slice(&self, range: std::ops::Range<usize>) -> Self {
-        match self {
-            Self::PerCompletion(rows) => Self::PerCompletion(rows[range].to_vec()),
-            Self::PerToken(rows) => Self::PerToken(rows[range].to_vec()),
-        }
-    }
-}

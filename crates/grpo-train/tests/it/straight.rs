@@ -116,6 +116,18 @@ fn a_greedy_answer_per_prompt_is_the_baseline_of_remax() {
 }
 
 #[test]
+fn a_greedy_answer_without_a_reward_is_an_error_and_no_baseline_of_0() {
+    let mut settings = config(None);
+    settings.grpo.estimator = grpo_core::Estimator::ReMax;
+    let silent = grpo_core::Rewards::new().with(
+        1.0,
+        grpo_core::from_fn("silent", |_: &crate::support::Count, _: &grpo_core::Completion| Ok(grpo_core::Reward::NotApplicable)),
+    );
+    let error = grpo_train::Trainer::new(settings, HostSampler, silent, prompts()).run(policy()).end.unwrap_err().to_string();
+    assert!(error.contains("re_max") && error.contains("no reward"), "{error}");
+}
+
+#[test]
 fn settings_that_contradict_each_other_are_refused_before_anything_is_sampled() {
     let refused = |change: fn(&mut TrainConfig)| {
         let mut settings = config(None);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use grpo_core::{BoxError, GrpoConfig, KlPenalty, Rewards, SamplingParams, Schedule};
-use grpo_lm::{Decoder, LmSampler, ModelConfig};
+use grpo_lm::{Decoder, LmSampler};
 use grpo_train::observe::{MetricsLog, Progress};
 use grpo_train::{CheckpointConfig, Drawn, EvaluationConfig, Optimizer, Outcome, Resume, StopFlag, TrainConfig, Trainer};
 
@@ -44,14 +44,7 @@ fn main() -> Result<(), BoxError> {
     let problems = task::problems(args.seed);
     let (held_out, train) = problems.split_at(HELD_OUT);
     let train = train.to_vec();
-    let model = ModelConfig {
-        vocab_size: task::VOCABULARY,
-        max_position_embeddings: task::PROMPT + task::ANSWER,
-        rope_theta: 100.0,
-        tie_word_embeddings: false,
-        ..ModelConfig::default()
-    };
-    let policy = Decoder::random(&model, args.seed, &grpo_device::open("flex")?.autodiff())?;
+    let policy = Decoder::random(&task::model(), args.seed, &grpo_device::open("flex")?.autodiff())?;
     let config = TrainConfig {
         seed: args.seed,
         steps: args.steps,
