@@ -14,7 +14,7 @@ use grpo_core::{Padded, Policy as _, ReferenceRows, ScoreRequest, TokenBatch};
 fn values_and_every_gradient_equal_the_flattened_computation() {
     let device = Device::flex().autodiff();
     for config in families() {
-        for (batch, temperature) in [(even(), 1.0), (ragged(), 0.7)] {
+        for (batch, temperature) in [(even(), 1.0), (ragged(), 0.7), (twins(), 0.7)] {
             let what = format!("{:?}", config.architecture);
             let decoder = decoder(&config, &device);
             let shared = log_probs(&decoder, &batch, temperature);
@@ -58,24 +58,32 @@ fn padded_places_hold_zero_and_padding_changes_nothing() {
 
 #[test]
 fn batched_is_alone() {
-    let decoder = decoder(&families()[2], &Device::flex());
-    let batch = ragged();
-    let together = values(log_probs(&decoder, &batch, 1.0));
-    let width = batch.completions().width();
-    for n in 0..batch.completions().rows() {
-        let prompt = Padded::new(&[batch.prompts().row(batch.prompt_of()[n])]).unwrap();
-        let one = TokenBatch::new(prompt, Padded::new(&[batch.completions().row(n)]).unwrap(), vec![0]).unwrap();
-        let alone = values(log_probs(&decoder, &one, 1.0));
-        close(&together[n * width..n * width + alone.len()], &alone, 1e-5, "alone");
+    let device = Device::flex();
+    let (decoder, other) = (decoder(&families()[2], &device), decoder(&llama(), &device));
+    let all = |batch: &TokenBatch| {
+        let rows = other.score(batch, &ScoreRequest::at(1.0).with_rows()).unwrap().rows.unwrap();
+        let scores = decoder.score(batch, &ScoreRequest::at(1.0).with_entropies().with_kl_to(&rows)).unwrap();
+        [scores.log_probs, scores.entropies.unwrap(), scores.kl.unwrap()].map(values)
+    };
+    for batch in [ragged(), twins()] {
+        let together = all(&batch);
+        let width = batch.completions().width();
+        for n in 0..batch.completions().rows() {
+            let prompt = Padded::new(&[batch.prompts().row(batch.prompt_of()[n])]).unwrap();
+            let one = TokenBatch::new(prompt, Padded::new(&[batch.completions().row(n)]).unwrap(), vec![0]).unwrap();
+            for (together, alone) in together.iter().zip(all(&one)) {
+                close(&together[n * width..n * width + alone.len()], &alone, 1e-5, "alone");
+            }
+        }
     }
 }
 
 #[test]
 fn kl_to_its_own_snapshot_is_exactly_zero_and_gradients_are_clean() {
     let device = Device::flex().autodiff();
-    for decoder in [decoder(&llama(), &device), with_lora(&llama(), &device)] {
+    let both = || [decoder(&llama(), &device), with_lora(&llama(), &device)];
+    for (decoder, batch) in both().into_iter().zip([ragged(), ragged()]).chain(both().into_iter().zip([twins(), twins()])) {
         let reference = decoder.snapshot();
-        let batch = ragged();
         let ask = ScoreRequest::at(0.8).with_rows().with_entropies();
         let reference = reference.score(&batch, &ask).unwrap();
         let rows = reference.rows.unwrap();

@@ -103,7 +103,7 @@ impl Decoder {
         self.norm.forward(x)
     }
 
-    /// The hidden states that predict each of the M completion tokens, `[M, H]`.
+    /// The hidden states that predict each of the plan's M tokens, `[M, H]`.
     pub(crate) fn hidden(&self, plan: &Plan) -> Tensor<2> {
         let config = &self.config;
         let mut x = self.embed(plan.tokens.clone()); // [R, H]
@@ -131,8 +131,9 @@ impl Decoder {
             TokenBatch::new(Padded::new(&[&first[..common]])?, Padded::new(&rest)?, vec![0; rows.len()])?
         };
         let mut plan = Plan::new(&batch, &self.config, &self.device(), self.dtype())?;
-        let ends = batch.completions().lengths().iter().scan(0, |end, &length| Some((*end += length, *end - 1).1));
-        plan.predictors = ends.map(|end| plan.predictors[end]).collect();
+        let width = batch.completions().width();
+        let ends = batch.completions().lengths().iter().enumerate().map(|(row, &length)| plan.at[row * width + length - 1]);
+        plan.predictors = ends.map(|m| plan.predictors[m as usize]).collect();
         Ok(self.hidden(&plan)) // [N, H]
     }
 
@@ -178,21 +179,17 @@ impl Decoder {
         Plan::new(batch, &self.config, &self.device(), self.dtype())
     }
 
-    /// Zeros that follow M rows where some of N·Tc places have no row, and the row of each place.
-    pub(crate) fn spread<const D: usize>(&self, rows: Tensor<D>, places: &[i64], total: usize) -> Tensor<D> {
+    /// What stands at each of N·Tc places, `[M, ..]` to `[N·Tc, ..]`: zeros where it is none of the M.
+    pub(crate) fn spread<const D: usize>(&self, rows: Tensor<D>, at: &[i64]) -> Tensor<D> {
         let m = rows.dims()[0];
-        if m == total {
+        if at.len() == m && at.iter().copied().eq(0..m as i64) {
             return rows;
         }
         let mut shape = rows.dims();
         shape[0] = 1;
-        let mut row_of = vec![m as i64; total];
-        for (row, &place) in places.iter().enumerate() {
-            row_of[place as usize] = row as i64;
-        }
         let zero = Tensor::zeros(shape, (&rows.device(), rows.dtype()));
         let device = rows.device();
-        Tensor::cat(vec![rows, zero], 0).select(0, index(row_of, &device)) // [N·Tc, ..]
+        Tensor::cat(vec![rows, zero], 0).select(0, index(at.to_vec(), &device)) // [N·Tc, ..]
     }
 }
 

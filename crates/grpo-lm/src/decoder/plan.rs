@@ -1,5 +1,7 @@
 //! A batch of tokens, checked and laid out.
 
+use std::collections::HashMap;
+
 use burn::tensor::{DType, Device};
 use grpo_core::{TokenBatch, TokenId};
 
@@ -22,12 +24,14 @@ pub(crate) struct Plan {
     pub(crate) prompt_bias: Option<Tensor<5>>,
     /// None if every completion is a single token.
     pub(crate) completions: Option<CompletionLayout>,
-    /// For each of the M completion tokens, row after row, the packed row that predicts it.
+    /// The packed rows that predict the M tokens, row after row. Completions of one prompt that begin with the same token share the first.
     pub(crate) predictors: Vec<i64>,
-    /// The M completion tokens.
+    /// The M tokens.
     pub(crate) targets: Vec<i64>,
-    /// The place of each of the M in `[N·Tc]`.
+    /// A place of each of the M in `[N·Tc]`.
     pub(crate) places: Vec<i64>,
+    /// Which of the M stands at each of the N·Tc places; M itself where a completion has ended.
+    pub(crate) at: Vec<i64>,
 }
 
 pub(crate) struct CompletionLayout {
@@ -68,14 +72,24 @@ impl Plan {
         }
 
         let (mut predictors, mut targets, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = vec![None; completions.rows() * completions.width()];
+        let mut firsts = HashMap::new();
         for n in 0..completions.rows() {
             for (t, &token) in completions.row(n).iter().enumerate() {
                 let predictor = if t == 0 { last_of_prompt[batch.prompt_of()[n]] } else { first_of[n] + t - 1 };
-                predictors.push(predictor as i64);
-                targets.push(i64::from(token));
-                places.push((n * completions.width() + t) as i64);
+                let place = n * completions.width() + t;
+                let m = predictors.len() as i64;
+                let known = if t == 0 { *firsts.entry((predictor, token)).or_insert(m) } else { m };
+                if known == m {
+                    predictors.push(predictor as i64);
+                    targets.push(i64::from(token));
+                    places.push(place as i64);
+                }
+                at[place] = Some(known);
             }
         }
+        let ended = predictors.len() as i64;
+        let at = at.into_iter().map(|m| m.unwrap_or(ended)).collect();
 
         let rep = config.num_attention_heads / config.num_key_value_heads;
         let prompt_lengths: Vec<usize> = used.iter().map(|&p| prompts.lengths()[p]).collect();
@@ -98,6 +112,7 @@ impl Plan {
             predictors,
             targets,
             places,
+            at,
         })
     }
 }
@@ -127,4 +142,25 @@ pub(crate) fn check_lengths(batch: &TokenBatch, config: &ModelConfig) -> Result<
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use grpo_core::Padded;
+
+    use super::*;
+
+    #[test]
+    fn what_completions_of_a_prompt_have_in_common_is_asked_once() {
+        let prompts = Padded::new(&[[1, 2], [3, 4]]).unwrap();
+        let completions = Padded::new(&[vec![5, 6], vec![5], vec![7, 6], vec![5, 8]]).unwrap();
+        let batch = TokenBatch::new(prompts, completions, vec![0, 0, 0, 1]).unwrap();
+        let plan = Plan::new(&batch, &ModelConfig::default(), &Device::flex(), DType::F32).unwrap();
+        // The prompts' last rows are 1 and 3; the completions' first tokens are rows 4, 5, 6.
+        assert_eq!(plan.predictors, [1, 4, 1, 5, 3, 6]);
+        assert_eq!(plan.targets, [5, 6, 7, 6, 5, 8]);
+        assert_eq!(plan.places, [0, 1, 4, 5, 6, 7]);
+        assert_eq!(plan.at, [0, 1, 0, 6, 2, 3, 4, 5]);
+    }
 }

@@ -75,6 +75,13 @@ pub fn even() -> TokenBatch {
     TokenBatch::new(Padded::new(&prompts).unwrap(), Padded::new(&completions).unwrap(), vec![0, 0, 0, 1, 1, 1]).unwrap()
 }
 
+/// Completions of one prompt that begin with the same token, or are the same.
+pub fn twins() -> TokenBatch {
+    let prompts: Vec<_> = (0..2).map(|i| tokens(i, 6)).collect();
+    let completions = [vec![4, 5, 6], vec![4, 9], vec![4], vec![8, 4], vec![4, 5, 6], vec![4]];
+    TokenBatch::new(Padded::new(&prompts).unwrap(), Padded::new(&completions).unwrap(), vec![0, 0, 1, 0, 0, 1]).unwrap()
+}
+
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     tensor.try_into_vec_as::<f64>().unwrap()
 }
