@@ -74,6 +74,11 @@ def main():
     else:
         table = polars.read_ndjson(run / "completions.jsonl", infer_schema_length=None)
         print(f"polars: completions.jsonl: {table.height} rows, {table.width} columns")
+        if (run / "completions.parquet").exists():
+            columns = polars.read_parquet(run / "completions.parquet")
+            print(f"polars: completions.parquet: {columns.height} rows, {columns.width} columns")
+            if not columns.select(table.columns).equals(table):
+                wrong.append("completions.parquet is not what completions.jsonl says")
 
     for problem in wrong[:20]:
         print(f"wrong: {problem}")

@@ -101,6 +101,9 @@ pub struct ReportArgs {
     /// Where the report goes. [default: report.html in the run's folder]
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
+    /// Write `completions.parquet` in the run's folder as well.
+    #[arg(long)]
+    pub parquet: bool,
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use grpo_train::observe::health::{Level, examine};
 use grpo_train::observe::run::RunFiles;
-use grpo_train::observe::write_report;
+use grpo_train::observe::{write_parquet, write_report};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
@@ -24,6 +24,9 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
             _ => "unknown",
         };
         println!("{word:>8}  {}: {}", finding.what, finding.verdict);
+    }
+    if args.parquet {
+        println!("{}", write_parquet(&args.run).map_err(Failure::input)?.display());
     }
     Ok(ExitCode::SUCCESS)
 }

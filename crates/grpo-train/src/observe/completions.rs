@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 ///
 /// The file grows by every completion of the run, or by the first groups of each rollout: see [`groups`](Self::groups).
 /// It is JSON and not Parquet because a Parquet file ends in an index of all of it: a run that is killed would leave nothing that can be
-/// read. `pandas.read_json(path, lines=True)` and `polars.read_ndjson(path)` read it as it is, and write Parquet.
+/// read. `pandas.read_json(path, lines=True)` and `polars.read_ndjson(path)` read it as it is; `write_parquet` makes Parquet of it.
 #[derive(Debug)]
 pub struct CompletionsLog {
     path: PathBuf,

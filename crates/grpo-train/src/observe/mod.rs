@@ -7,6 +7,8 @@ mod lines;
 mod metrics_log;
 #[cfg(feature = "mlflow")]
 mod mlflow;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod progress;
 mod report;
 pub mod run;
@@ -26,6 +28,8 @@ pub use csv::CsvLog;
 pub use metrics_log::MetricsLog;
 #[cfg(feature = "mlflow")]
 pub use mlflow::{Mlflow, MlflowConfig, MlflowFailures};
+#[cfg(feature = "parquet")]
+pub use parquet::{ParquetWriter, write_parquet};
 pub use progress::Progress;
 pub use report::{ReportWriter, render, write_report};
 pub use sinks::{All, Completions, ObserveConfig};

@@ -21,6 +21,9 @@ pub struct ObserveConfig {
     pub csv: bool,
     /// Event files in the folder `tensorboard` as well.
     pub tensorboard: bool,
+    /// `completions.parquet` as well, at the end of the run; there must be completions to write.
+    #[cfg(feature = "parquet")]
+    pub parquet: bool,
     /// An MLflow server as well.
     #[cfg(feature = "mlflow")]
     pub mlflow: Option<MlflowConfig>,
@@ -53,6 +56,8 @@ impl Default for ObserveConfig {
             completions: Completions::All(All::All),
             csv: false,
             tensorboard: false,
+            #[cfg(feature = "parquet")]
+            parquet: false,
             #[cfg(feature = "mlflow")]
             mlflow: None,
             report: true,
@@ -78,6 +83,10 @@ impl ObserveConfig {
         }
         if self.tensorboard {
             observers.push(Box::new(TensorBoard::new(folder.join("tensorboard"))?));
+        }
+        #[cfg(feature = "parquet")]
+        if self.parquet {
+            observers.push(Box::new(super::ParquetWriter::new(folder)));
         }
         #[cfg(feature = "mlflow")]
         if let Some(mlflow) = &self.mlflow {
@@ -109,6 +118,8 @@ mod tests {
         assert_eq!(names("").unwrap(), ["metrics", "completions", "progress", "report"]);
         let all = "completions = 4\ncsv = true\ntensorboard = true\nprogress = false\n[mlflow]\nuri = \"http://localhost:1\"";
         assert_eq!(names(all).unwrap(), ["metrics", "completions", "csv", "tensorboard", "mlflow", "report"]);
+        #[cfg(feature = "parquet")]
+        assert_eq!(names("parquet = true\nprogress = false").unwrap(), ["metrics", "completions", "parquet", "report"]);
         assert_eq!(names("completions = 0\nreport = false\nprogress = false").unwrap(), ["metrics"]);
         assert_eq!(names("completions = \"all\"\nreport = false\nprogress = false").unwrap(), ["metrics", "completions"]);
         assert!(names("tensorbord = true").unwrap_err().contains("tensorbord"));

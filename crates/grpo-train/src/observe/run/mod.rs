@@ -84,7 +84,7 @@ impl RunFiles {
 }
 
 /// The whole lines of a file, one after the other; a file that is not there has none. Returns how many `take` could not read.
-fn lines(path: &Path, mut take: impl FnMut(&[u8]) -> Option<()>) -> Result<usize> {
+pub(super) fn lines(path: &Path, mut take: impl FnMut(&[u8]) -> Option<()>) -> Result<usize> {
     use std::io::BufRead as _;
     let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
