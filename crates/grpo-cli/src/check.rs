@@ -15,6 +15,7 @@ use crate::{model, rewards};
 pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let (config, _) = Config::load(&args.config)?;
     let checkpoint = model::open(&config.model)?;
+    model::device(&config)?;
     let prompts = data::read(&config, &checkpoint)?;
     describe_model(&config, &checkpoint);
     describe_prompts("train", &prompts.train);

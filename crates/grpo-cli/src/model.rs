@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use grpo_lm::export::{WeightType, write_hf_folder, write_peft};
 use grpo_lm::{Checkpoint, Decoder};
 
-use crate::config::{Config, DeviceName, ModelConfig};
+use crate::config::{Config, ModelConfig};
 use crate::failure::Failure;
 
 /// Opens a model's files: what lies at that path, else what the hub has under that id.
@@ -33,9 +33,7 @@ fn fetched(id: &str) -> Result<Checkpoint, Failure> {
 
 /// The device that the settings name, without autodiff.
 pub fn device(config: &Config) -> Result<Device, Failure> {
-    match config.model.device {
-        DeviceName::Flex => grpo_flex::device().map_err(Failure::input),
-    }
+    grpo_device::open(&config.model.device).map_err(Failure::input)
 }
 
 /// The policy of the settings: a frozen model with factors, or a model as it is.

@@ -69,11 +69,11 @@ pub fn answers(config: &Config) -> impl Fn(&Task, &Completion) -> Option<String>
 /// What a completion looks like that a reward should find right, if that can be said: for `grpo check`.
 pub fn right_answer(config: &Config, task: &Task) -> Option<String> {
     let gold = gold_text(&task.answer);
-    let reward = config
-        .rewards
-        .iter()
-        .find(|reward| matches!(reward.kind, RewardKind::Line | RewardKind::Exact | RewardKind::Numeric | RewardKind::Math))?;
+    let reward = config.rewards.iter().find(|reward| !matches!(reward.kind, RewardKind::Format | RewardKind::Pattern))?;
     let answer = match &reward.from {
+        // The answer of a question that tests judge, if it has one, is a solution.
+        None if reward.kind == RewardKind::Code && task.answer.is_empty() => return None,
+        None if reward.kind == RewardKind::Code => format!("```python\n{}\n```", task.answer),
         Some(Answers::Boxed) => format!("\\boxed{{{gold}}}"),
         Some(Answers::Hash) => format!("#### {gold}"),
         Some(Answers::Tag(name)) => format!("<{name}>{gold}</{name}>"),

@@ -145,6 +145,65 @@ fn a_run_that_ctrl_c_stopped_goes_on_as_if_nothing_had_happened() {
     assert!(adapter(&scene) == adapter(&unbroken), "the adapters differ");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_second_ctrl_c_stops_at_once_and_loses_no_checkpoint() {
+    use std::io::BufRead as _;
+    let scene = Scene::new(3, "");
+    said(&scene.grpo(&["train", "settings.toml"]), 0);
+    // Long answers of many, so that the step is not finished before the second one.
+    let settings = scene.text("settings.toml").replace("steps = 3", "steps = 9").replace("run\"\n", "slow\"\n");
+    let settings = settings
+        .replace("prompts = 2", "prompts = 32")
+        .replace("group_size = 4", "group_size = 512")
+        .replace("max_tokens = 1", "max_tokens = 64");
+    std::fs::write(scene.path("slow.toml"), settings).unwrap();
+    let mut child = scene.command(&["train", "slow.toml"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let interrupt = |id: u32| assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
+    let start = Instant::now();
+    while !scene.path("slow/run.json").exists() && start.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    interrupt(child.id());
+    let asked = std::io::BufReader::new(child.stderr.take().unwrap()).lines().any(|line| line.unwrap().contains("once more stops at once"));
+    assert!(asked);
+    let second = Instant::now();
+    interrupt(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(second.elapsed() < Duration::from_secs(5), "the step was finished first");
+    assert!(!scene.path("slow/checkpoints/step-1").exists());
+    said(&scene.grpo(&["resume", "run", "--steps", "5"]), 0);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_told_before_anything_is_computed() {
+    let scene = Scene::new(6, "");
+    let settings = scene.text("settings.toml").replace("[data]", "device = \"abacus\"\n[data]");
+    std::fs::write(scene.path("settings.toml"), settings).unwrap();
+    for command in ["check", "train"] {
+        let (_, error) = said(&scene.grpo(&[command, "settings.toml"]), 2);
+        assert!(error.contains("device `abacus` is not known") && error.contains("compiled in: flex"), "{error}");
+    }
+    assert!(!scene.path("run").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn code_is_judged_by_the_tests_of_its_question() {
+    let scene = Scene::new(1, "");
+    let settings = scene.text("settings.toml").replace("kind = \"exact\"", "kind = \"code\"");
+    std::fs::write(scene.path("settings.toml"), settings).unwrap();
+    let row =
+        |body: &str| serde_json::json!({ "question": "Add one.", "answer": body, "tests": ["assert add(1) == 2", "assert add(-1) == 0"] });
+    for (body, earns) in [("def add(x):\n    return x + 1", "earns 1"), ("def add(x):\n    return 2", "earns 0")] {
+        std::fs::write(scene.path("rows.jsonl"), format!("{}\n", row(body)).repeat(2)).unwrap();
+        let (out, _) = said(&scene.grpo(&["check", "settings.toml"]), 0);
+        assert!(out.contains(earns), "{out}");
+    }
+    said(&scene.grpo(&["train", "settings.toml"]), 0);
+    assert_eq!(scene.lines("run/metrics.jsonl")[0]["rewards/code/mean"], 0.0);
+}
+
 #[test]
 fn check_says_what_would_be_trained_and_leaves_nothing() {
     let scene = Scene::new(6, "");

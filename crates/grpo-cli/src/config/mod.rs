@@ -11,7 +11,7 @@ use grpo_train::{Best, CheckpointConfig, TrainConfig};
 use serde::Deserialize;
 
 use crate::failure::Failure;
-pub use parts::{Answers, DataConfig, DeviceName, ModelConfig, PromptConfig, PromptForm, RewardConfig, RewardKind};
+pub use parts::{Answers, DataConfig, ModelConfig, PromptConfig, PromptForm, RewardConfig, RewardKind};
 
 /// The folder of a run's checkpoints, in the run's folder.
 const CHECKPOINTS: &str = "checkpoints";

@@ -13,18 +13,9 @@ pub struct ModelConfig {
     pub path: String,
     /// Low-rank factors beside frozen matrices. Without this table every weight is trained.
     pub lora: Option<LoraConfig>,
-    /// What computes.
-    #[serde(default)]
-    pub device: DeviceName,
-}
-
-/// What computes. Another backend is a line here and a line in `model.rs`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceName {
-    /// The CPU, in plain Rust.
-    #[default]
-    Flex,
+    /// What computes: `flex`, `tch`, `tch:cuda:0`, `wgpu` …; each but flex needs the Cargo feature of its name.
+    #[serde(default = "flex")]
+    pub device: String,
 }
 
 /// What is asked: files with a JSON object a line.
@@ -46,6 +37,10 @@ pub struct DataConfig {
     /// The field of the tests, for the reward `code`: a list of Python lines that assert something.
     #[serde(default = "tests")]
     pub tests: String,
+}
+
+fn flex() -> String {
+    "flex".to_owned()
 }
 
 fn question() -> String {
