@@ -32,6 +32,9 @@ struct Args {
     /// Go on from the newest checkpoint, if there is one.
     #[arg(long)]
     resume: bool,
+    /// What computes: flex, ndarray, tch, tch:cuda:0, wgpu …; each but flex needs the Cargo feature of its name.
+    #[arg(long, value_name = "DEVICE", default_value = "flex")]
+    device: String,
     /// Where metrics.jsonl and checkpoints go.
     #[arg(long, default_value = "runs/digit-sum-trainer")]
     out: PathBuf,
@@ -44,7 +47,7 @@ fn main() -> Result<(), BoxError> {
     let problems = task::problems(args.seed);
     let (held_out, train) = problems.split_at(HELD_OUT);
     let train = train.to_vec();
-    let policy = Decoder::random(&task::model(), args.seed, &grpo_device::open("flex")?.autodiff())?;
+    let policy = Decoder::random(&task::model(), args.seed, &grpo_device::open(&args.device)?.autodiff())?;
     let config = TrainConfig {
         seed: args.seed,
         steps: args.steps,
