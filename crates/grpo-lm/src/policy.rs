@@ -37,13 +37,13 @@ fn score(decoder: &Decoder, batch: &TokenBatch, ask: &ScoreRequest<'_>) -> Resul
     let rows = LinearRows { hidden: hidden.clone(), weight: head.clone() };
     let stats = linear_row_stats(rows, index(plan.targets.clone(), &device), &request)?;
 
-    let table = |values: Tensor<1>| decoder.spread(values, &plan.at).reshape([n, tc]); // [N, Tc]
+    let table = |values: Tensor<1>| plan.spread(values).reshape([n, tc]); // [N, Tc]
     let mut scores = Scores::new(table(stats.log_probs));
     scores.entropies = stats.entropies.map(table);
     scores.kl = stats.kl.map(table);
     if ask.rows != Want::No {
         let width = hidden.dims()[1];
-        let hidden = decoder.spread(hidden, &plan.at).reshape([n, tc, width]); // [N, Tc, H]
+        let hidden = plan.spread(hidden).reshape([n, tc, width]); // [N, Tc, H]
         scores.rows = Some(ReferenceRows::Hidden { hidden, head });
     }
     Ok(scores)

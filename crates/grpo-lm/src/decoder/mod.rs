@@ -178,19 +178,6 @@ impl Decoder {
         check_lengths(batch, &self.config)?;
         Plan::new(batch, &self.config, &self.device(), self.dtype())
     }
-
-    /// What stands at each of N·Tc places, `[M, ..]` to `[N·Tc, ..]`: zeros where it is none of the M.
-    pub(crate) fn spread<const D: usize>(&self, rows: Tensor<D>, at: &[i64]) -> Tensor<D> {
-        let m = rows.dims()[0];
-        if at.len() == m && at.iter().copied().eq(0..m as i64) {
-            return rows;
-        }
-        let mut shape = rows.dims();
-        shape[0] = 1;
-        let zero = Tensor::zeros(shape, (&rows.device(), rows.dtype()));
-        let device = rows.device();
-        Tensor::cat(vec![rows, zero], 0).select(0, index(at.to_vec(), &device)) // [N·Tc, ..]
-    }
 }
 
 /// The keys and values of projected rows as one block.

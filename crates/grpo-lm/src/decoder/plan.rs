@@ -6,7 +6,7 @@ use burn::tensor::{DType, Device};
 use grpo_core::{TokenBatch, TokenId};
 
 use super::attention::{causal_bias, length_bias};
-use super::layout::Layout;
+use super::layout::{Layout, index};
 use super::rope::Angles;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
@@ -114,6 +114,18 @@ impl Plan {
             places,
             at,
         })
+    }
+
+    /// What stands at each of the N·Tc places, `[M, ..]` to `[N·Tc, ..]`: zeros where it is none of the M.
+    pub(crate) fn spread<const D: usize>(&self, rows: Tensor<D>) -> Tensor<D> {
+        if self.at.iter().copied().eq(0..rows.dims()[0] as i64) {
+            return rows;
+        }
+        let mut shape = rows.dims();
+        shape[0] = 1;
+        let device = rows.device();
+        let zero = Tensor::zeros(shape, (&device, rows.dtype()));
+        Tensor::cat(vec![rows, zero], 0).select(0, index(self.at.clone(), &device)) // [N·Tc, ..]
     }
 }
 
