@@ -186,7 +186,7 @@ mod tests {
                 "step": i / 8, "group": i / 4, "completion": i % 4, "prompt": "1 + 1 =", "text": format!("{i}\n\"ü\""), "tokens": 2,
                 "finish": "end_token", "rewards/exact": 0.25 * i as f64, "advantage": -1.5,
             });
-            if i % 3 == 0 {
+            if i.is_multiple_of(3) {
                 line["rewards/format"] = 1.0.into();
             }
             line
