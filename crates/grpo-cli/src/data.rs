@@ -9,7 +9,7 @@ use grpo_rewards::answer::gold_text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::{Config, DataConfig, PromptForm};
+use crate::config::{Config, DataConfig, PromptForm, RewardKind};
 use crate::failure::Failure;
 
 /// What answers are judged by.
@@ -44,6 +44,11 @@ pub fn tokenizer(checkpoint: &Checkpoint) -> Result<&Tokenizer, Failure> {
 /// Reads both files. Whatever is wrong with a line is told with its file and number, before anything is trained.
 pub fn read(config: &Config, checkpoint: &Checkpoint) -> Result<Prompts, Failure> {
     let train = read_file(&config.data.train, usize::MAX, config, checkpoint)?;
+    let judged_by_tests = config.rewards.iter().any(|reward| reward.kind == RewardKind::Code);
+    if judged_by_tests && train.iter().all(|prompt| prompt.task.tests.is_empty()) {
+        let (file, field) = (config.data.train.display(), &config.data.tests);
+        return Err(Failure::input(format!("{file}: no question has `{field}`, which the reward `code` needs; [data] names the field")));
+    }
     let limit = config.data.test_limit.unwrap_or(usize::MAX);
     let test = config.data.test.as_ref().map(|file| read_file(file, limit, config, checkpoint)).transpose()?;
     Ok(Prompts { train, test: test.unwrap_or_default() })

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use grpo_lm::{Checkpoint, Decoder, LmSampler};
@@ -39,10 +40,26 @@ pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
     if checkpoints(&config.run)? == 0 {
         return Err(Failure::input(format!("{} has no checkpoint to resume from: begin it with `grpo train`", config.run.display())));
     }
-    Ready::new(config)?.run(Resume::Newest)
+    let ready = Ready::new(config)?;
+    if let Some(steps) = args.steps {
+        extend(&ready.config.run.join(COPY), steps)?;
+    }
+    ready.run(Resume::Newest)
 }
 
-/// The settings that a run was begun with.
+/// Keeps the new number of steps, so that the run goes on to it however often it is stopped.
+fn extend(copy: &Path, steps: u64) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", copy.display()));
+    let text = std::fs::read_to_string(copy).map_err(|error| wrong(&error))?;
+    let mut settings: toml::Table = text.parse().map_err(|error| wrong(&error))?;
+    if let Some(toml::Value::Table(train)) = settings.get_mut("train") {
+        train.insert("steps".to_owned(), i64::try_from(steps).map_err(|error| wrong(&error))?.into());
+    }
+    let beside = copy.with_extension("toml.new");
+    std::fs::write(&beside, settings.to_string()).and_then(|()| std::fs::rename(&beside, copy)).map_err(|error| wrong(&error))
+}
+
+/// The settings that a run was begun with, and the number of steps it was last told.
 pub fn of_run(run: &Path) -> Result<Config, Failure> {
     let copy = run.join(COPY);
     if !copy.is_file() {
@@ -107,7 +124,8 @@ impl Ready {
     fn run(self, resume: Resume) -> Result<ExitCode, Failure> {
         let Self { config, policy, trainer, checkpoint } = self;
         let mut trainer = trainer.with_resume(resume).with_stop(stop_at_ctrl_c()?);
-        for observer in observers(&config)? {
+        let begun = Arc::new(AtomicBool::new(false));
+        for observer in observers(&config, &begun)? {
             trainer = trainer.with_observer(observer);
         }
         let run = config.run.display();
@@ -119,12 +137,14 @@ impl Ready {
             }
             Ok(end) => {
                 if end == RunEnd::AlreadyFinished {
-                    println!("nothing is left to do: all steps are done");
+                    println!("nothing is left to do: all steps are done, or early_stop ended the run; `--steps` adds steps to the former");
                 }
                 let written = model::save(&config, &policy, checkpoint)?;
                 println!("what was learnt is in {}", written.display());
                 Ok(ExitCode::SUCCESS)
             }
+            // It was refused before anything was computed: to do the same again would not help.
+            Err(error) if !begun.load(Ordering::SeqCst) => Err(Failure::input(error)),
             Err(error) if checkpoints(&config.run)? > 0 => {
                 Err(Failure::run(format!("{error}\nthe steps before it are saved: `grpo resume {run}` goes on from there")))
             }
@@ -133,12 +153,13 @@ impl Ready {
     }
 }
 
-fn observers(config: &Config) -> Result<Vec<Box<dyn Observer>>, Failure> {
+/// Those of the settings, and the terminal's, which notes when the run has begun.
+fn observers(config: &Config, begun: &Arc<AtomicBool>) -> Result<Vec<Box<dyn Observer>>, Failure> {
     let mut observe = config.observe.clone();
     // The bar and the printed lines share a terminal, so the voice has both.
     let bar = std::mem::replace(&mut observe.progress, false);
     let mut observers = observe.observers(&config.run).map_err(Failure::input)?;
-    observers.insert(0, Box::new(Voice::new(bar, &config.run)));
+    observers.insert(0, Box::new(Voice::new(bar, config.observe.report.then(|| config.run.join("report.html")), begun.clone())));
     Ok(observers)
 }
 

@@ -1,7 +1,9 @@
 //! What is printed while a run goes on.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use grpo_core::Metrics;
 use grpo_train::Result;
@@ -15,14 +17,15 @@ const LINES: u64 = 20;
 pub struct Voice {
     progress: Option<Progress>,
     steps: u64,
-    report: PathBuf,
+    report: Option<PathBuf>,
+    begun: Arc<AtomicBool>,
 }
 
 impl Voice {
-    /// `bar`: whether there is to be one at all.
-    pub fn new(bar: bool, run: &Path) -> Self {
+    /// `bar`: whether there is to be one at all. `begun` is set once the run has begun.
+    pub fn new(bar: bool, report: Option<PathBuf>, begun: Arc<AtomicBool>) -> Self {
         let progress = (bar && std::io::stderr().is_terminal()).then(Progress::new);
-        Self { progress, steps: 0, report: run.join("report.html") }
+        Self { progress, steps: 0, report, begun }
     }
 
     /// Above the bar.
@@ -41,6 +44,7 @@ impl Observer for Voice {
     }
 
     fn on_start(&mut self, run: &RunInfo) -> Result<()> {
+        self.begun.store(true, Ordering::SeqCst);
         self.steps = run.steps;
         self.bar(|bar| bar.on_start(run))
     }
@@ -74,7 +78,8 @@ impl Observer for Voice {
             RunEnd::EarlyStop => "ended by the rule of early_stop",
             _ => "stopped",
         };
-        println!("{how} after {step} steps; report: {}", self.report.display());
+        let report = self.report.as_ref().map_or(String::new(), |report| format!("; report: {}", report.display()));
+        println!("{how} after {step} steps{report}");
         Ok(())
     }
 }

@@ -176,6 +176,30 @@ fn a_second_ctrl_c_stops_at_once_and_loses_no_checkpoint() {
 }
 
 #[test]
+fn a_run_that_was_given_more_steps_keeps_them_however_it_is_stopped() {
+    let scene = Scene::new(3, "");
+    said(&scene.grpo(&["train", "settings.toml"]), 0);
+    said(&scene.grpo(&["resume", "run", "--steps", "5"]), 0);
+    assert_eq!(scene.lines("run/metrics.jsonl").len(), 5);
+    // As a kill would leave it: the newest checkpoint is that of step 4.
+    std::fs::remove_dir_all(scene.path("run/checkpoints/step-5")).unwrap();
+    let (out, _) = said(&scene.grpo(&["resume", "run"]), 0);
+    assert!(out.contains("goes on at step 4 of 5"), "{out}");
+    assert_eq!(scene.lines("run/metrics.jsonl").len(), 5);
+}
+
+#[test]
+fn what_is_refused_before_the_run_goes_on_is_input_and_no_advice_to_do_it_again() {
+    let scene = Scene::new(3, "");
+    said(&scene.grpo(&["train", "settings.toml"]), 0);
+    for checkpoint in std::fs::read_dir(scene.path("run/checkpoints")).unwrap() {
+        let _ = std::fs::write(checkpoint.unwrap().path().join("policy.bpk"), "not weights");
+    }
+    let (_, error) = said(&scene.grpo(&["resume", "run", "--steps", "5"]), 2);
+    assert!(error.contains("policy.bpk") && !error.contains("goes on from there"), "{error}");
+}
+
+#[test]
 fn a_device_that_is_not_there_is_told_before_anything_is_computed() {
     let scene = Scene::new(6, "");
     let settings = scene.text("settings.toml").replace("[data]", "device = \"abacus\"\n[data]");
@@ -202,6 +226,9 @@ fn code_is_judged_by_the_tests_of_its_question() {
     }
     said(&scene.grpo(&["train", "settings.toml"]), 0);
     assert_eq!(scene.lines("run/metrics.jsonl")[0]["rewards/code/mean"], 0.0);
+    std::fs::write(scene.path("rows.jsonl"), "{\"question\": \"Add one.\", \"answer\": \"2\"}\n").unwrap();
+    let (_, error) = said(&scene.grpo(&["check", "settings.toml"]), 2);
+    assert!(error.contains("no question has `tests`"), "{error}");
 }
 
 #[test]
@@ -221,6 +248,11 @@ fn what_is_wrong_is_told_with_file_and_line_and_code_2() {
     assert!(error.contains("settings.toml:24: ") && error.contains("tensorbord"), "{error}");
 
     let scene = Scene::new(6, "");
+    let huge = scene.text("settings.toml").replace("prompts = 2", "prompts = 9223372036854775807");
+    std::fs::write(scene.path("huge.toml"), huge).unwrap();
+    let (_, error) = said(&scene.grpo(&["train", "huge.toml"]), 2);
+    assert!(error.contains("at most 16777216 completions"), "{error}");
+
     std::fs::write(scene.path("rows.jsonl"), "{\"question\": \"1 + 1 =\", \"answer\": \"2\"}\n{\"question\": \"2 + 2 =\"}\n").unwrap();
     for command in ["check", "train"] {
         let (_, error) = said(&scene.grpo(&[command, "settings.toml"]), 2);

@@ -247,6 +247,10 @@ impl TrainConfig {
         if let Some((field, _)) = least.into_iter().find(|(_, value)| *value == 0) {
             return Err(core(field, 0, "at least 1"));
         }
+        if self.prompts.checked_mul(self.group_size).is_none_or(|completions| completions > MOST_COMPLETIONS) {
+            let given = format!("{} × {}", self.prompts, self.group_size);
+            return Err(core("prompts × group_size", given, "at most 16777216 completions a rollout"));
+        }
         if self.mini_batches > self.prompts {
             return Err(core("mini_batches", self.mini_batches, "at most prompts: a group is never cut"));
         }
@@ -332,6 +336,9 @@ impl TrainConfig {
         self.checkpoints.as_ref().map(|c| c.folder.clone())
     }
 }
+
+/// Completions of a rollout, 2²⁴: more is a slip of the pen, and would end in a failed allocation.
+const MOST_COMPLETIONS: usize = 1 << 24;
 
 /// A setting out of range.
 pub(crate) fn core(field: &'static str, given: impl std::fmt::Display, allowed: &'static str) -> Error {
