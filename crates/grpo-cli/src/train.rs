@@ -137,7 +137,7 @@ impl Ready {
             }
             Ok(end) => {
                 if end == RunEnd::AlreadyFinished {
-                    println!("nothing is left to do: all steps are done, or early_stop ended the run; `--steps` adds steps to the former");
+                    println!("nothing is left to do: all steps are done (`--steps N` adds some), or early_stop ended the run");
                 }
                 let written = model::save(&config, &policy, checkpoint)?;
                 println!("what was learnt is in {}", written.display());

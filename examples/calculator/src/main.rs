@@ -11,7 +11,7 @@
 //! Nobody tells it what `?` does, but to ask earns 0.2. Without that it learns to guess the first digit and where to end, forgets `?` within 30
 //! steps, and gets no sum right; with it, it asks by then, and has learnt to copy by step 300.
 //!
-//! What to look at: `rewards/asked/mean` goes up first, `rewards/exact/mean`, a metric of weight 0, a hundred steps later.
+//! What to look at: `rewards/asked/mean` goes up first; `rewards/exact/mean`, a metric of weight 0, follows.
 
 use burn::optim::AdamWConfig;
 use clap::Parser;

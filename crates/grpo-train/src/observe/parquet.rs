@@ -71,9 +71,9 @@ pub fn write_parquet(folder: impl AsRef<Path>) -> Result<PathBuf> {
     let mut written = Ok(());
     lines(&from, |line| {
         rows.push(serde_json::from_slice::<Map<String, Value>>(line).ok()?);
-        if rows.len() == ROWS && written.is_ok() {
-            written = write(&mut writer, &columns, &rows);
-            rows.clear();
+        if rows.len() == ROWS {
+            let chunk = std::mem::take(&mut rows);
+            written = std::mem::replace(&mut written, Ok(())).and_then(|()| write(&mut writer, &columns, &chunk));
         }
         Some(())
     })?;
