@@ -41,7 +41,7 @@ pub enum Command {
     Train(TrainArgs),
     /// Go on with a run from its newest checkpoint that is whole.
     Resume(ResumeArgs),
-    /// Answer held-out prompts: with a run's newest checkpoint, or with the model of a configuration as it is.
+    /// Answer held-out prompts: with a run's newest checkpoint, or with the model of a configuration as it is. Works while the run goes on.
     Eval(EvalArgs),
     /// Write a run's report, one HTML file. Works while the run goes on, and needs neither model nor data.
     Report(ReportArgs),
@@ -85,7 +85,7 @@ pub struct EvalArgs {
     /// Sampled answers a prompt besides the greedy one, for pass@k and the majority vote.
     #[arg(long, value_name = "N")]
     pub samples: Option<usize>,
-    /// The k of pass@k, each at most the number of samples.
+    /// The k of pass@k, each at most the number of samples, which is the largest of them unless told otherwise.
     #[arg(long, value_name = "K", value_delimiter = ',')]
     pub k: Vec<usize>,
     /// Print one JSON object.

@@ -1,5 +1,6 @@
 //! `grpo check`: what would be trained, and on what.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use grpo_core::{Completion, FinishReason, Group, GroupId, LogProbKind, Prompt, Sample};
@@ -9,12 +10,13 @@ use crate::args::CheckArgs;
 use crate::config::Config;
 use crate::data::{self, Task};
 use crate::failure::Failure;
-use crate::{model, rewards};
+use crate::{model, rewards, train};
 
 /// Reads everything, and says what it found.
 pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let (config, _) = Config::load(&args.config)?;
+    let (config, text) = Config::load(&args.config)?;
     let checkpoint = model::open(&config.model)?;
+    model::suits(&config, &checkpoint)?;
     model::device(&config)?;
     let prompts = data::read(&config, &checkpoint)?;
     describe_model(&config, &checkpoint);
@@ -28,15 +30,32 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         println!("answer   {:?}", first.task.answer);
         describe_rewards(&config, first)?;
     }
-    let train = &config.train;
+    let settings = &config.train;
     println!(
         "rollout  {} prompts × {} completions of at most {} tokens, temperature {}",
-        train.prompts, train.group_size, train.sampling.max_tokens, train.sampling.temperature
+        settings.prompts, settings.group_size, settings.sampling.max_tokens, settings.sampling.temperature
     );
-    println!("steps    {}, {} a rollout", train.steps, train.mini_batches * train.grpo.updates_per_rollout);
+    println!("steps    {}, {} a rollout", settings.steps, settings.mini_batches * settings.grpo.updates_per_rollout);
     println!("run      {}", config.run.display());
+    train::is_free(&config.run, &text)?;
+    can_be_made(&config.run)?;
     println!("nothing is wrong with {}", args.config.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// That a folder could be made there: what is there of its path is a folder, and one to write into. Nothing is written.
+fn can_be_made(run: &Path) -> Result<(), Failure> {
+    let whole = std::path::absolute(run).map_err(Failure::input)?;
+    let Some(there) = whole.ancestors().find(|path| path.symlink_metadata().is_ok()) else { return Ok(()) };
+    let found = there.metadata().map_err(|error| Failure::input(format!("run = {}: {}: {error}", run.display(), there.display())))?;
+    let problem = if !found.is_dir() {
+        "is no folder"
+    } else if found.permissions().readonly() {
+        "cannot be written to"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::input(format!("run = {}: {} {problem}", run.display(), there.display())))
 }
 
 fn describe_model(config: &Config, checkpoint: &Checkpoint) {

@@ -55,7 +55,7 @@ pub fn read(config: &Config, checkpoint: &Checkpoint) -> Result<Prompts, Failure
 }
 
 fn read_file(file: &Path, limit: usize, config: &Config, checkpoint: &Checkpoint) -> Result<Vec<Prompt<Task>>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
+    let text = text_of(file)?;
     let tokenizer = tokenizer(checkpoint)?;
     let mut prompts = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).take(limit) {
@@ -66,6 +66,12 @@ fn read_file(file: &Path, limit: usize, config: &Config, checkpoint: &Checkpoint
         return Err(Failure::input(format!("{}: no question, must be at least one", file.display())));
     }
     Ok(prompts)
+}
+
+/// A file's text, without the mark that some editors put in front.
+pub fn text_of(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
+    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
 }
 
 fn task(line: &str, data: &DataConfig) -> Result<Task, BoxError> {

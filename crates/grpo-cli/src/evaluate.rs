@@ -22,8 +22,9 @@ pub fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         evaluation.samples = samples;
         evaluation.k.retain(|k| *k <= samples);
     }
-    if !args.k.is_empty() {
+    if let Some(most) = args.k.iter().max() {
         evaluation.k.clone_from(&args.k);
+        evaluation.samples = args.samples.unwrap_or(evaluation.samples.max(*most));
     }
     config.train.validate().map_err(Failure::input)?;
 

@@ -31,6 +31,15 @@ fn fetched(id: &str) -> Result<Checkpoint, Failure> {
     Err(Failure::input(format!("{id}: no such file or folder; for models of the hub, build with the feature `hub`")))
 }
 
+/// That the settings suit the model.
+pub fn suits(config: &Config, checkpoint: &Checkpoint) -> Result<(), Failure> {
+    let vocabulary = checkpoint.config.vocab_size;
+    if let Some(token) = config.train.sampling.end_tokens.iter().find(|token| **token as usize >= vocabulary) {
+        return Err(Failure::input(format!("end_tokens has {token}, must be below the vocabulary of {vocabulary}")));
+    }
+    config.model.lora.as_ref().map_or(Ok(()), |lora| lora.validate_for(&checkpoint.config)).map_err(Failure::input)
+}
+
 /// The device that the settings name, without autodiff.
 pub fn device(config: &Config) -> Result<Device, Failure> {
     grpo_device::open(&config.model.device).map_err(Failure::input)

@@ -23,6 +23,9 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         config.move_to(run.clone());
     }
     is_free(&config.run, &text)?;
+    if config.run.join("metrics.jsonl").exists() {
+        println!("{}: the logs of a run without checkpoints are there; they are written anew", config.run.display());
+    }
     let ready = Ready::new(config)?;
     let (run, copy) = (&ready.config.run, ready.config.run.join(COPY));
     let written = std::fs::create_dir_all(run).and_then(|()| std::fs::write(&copy, text));
@@ -71,7 +74,7 @@ pub fn of_run(run: &Path) -> Result<Config, Failure> {
 }
 
 /// That a new run would overwrite nothing.
-fn is_free(run: &Path, text: &str) -> Result<(), Failure> {
+pub fn is_free(run: &Path, text: &str) -> Result<(), Failure> {
     if checkpoints(run)? > 0 {
         let run = run.display();
         return Err(Failure::input(format!(
@@ -103,6 +106,7 @@ impl Ready {
     /// Reads model and data. Whatever is wrong with either is told before anything is computed.
     pub fn new(config: Config) -> Result<Self, Failure> {
         let mut checkpoint = model::open(&config.model)?;
+        model::suits(&config, &checkpoint)?;
         let prompts = data::read(&config, &checkpoint)?;
         let rewards = rewards::build(&config)?;
         let policy = model::policy(&config, &checkpoint)?;
@@ -113,9 +117,15 @@ impl Ready {
             train.sampling.end_tokens.clone_from(&checkpoint.generation.end_tokens);
         }
         let source = Shuffled::new(prompts.train, train.seed).map_err(Failure::input)?;
+        // Prompts and answers are the source's to compare, frozen weights the trainer's.
+        let written = |value: serde_json::Result<serde_json::Value>| value.map_err(Failure::run);
+        let lora = written(serde_json::to_value(&config.model.lora))?;
+        let judged = written(serde_json::to_value(&config.rewards))?;
         let trainer = Trainer::new(train, LmSampler::with_tokenizer(tokenizer.clone()), rewards, source)
             .with_held_out(prompts.test)
             .with_answers(rewards::answers(&config))
+            .with_setting("lora", lora)
+            .with_setting("reward functions", judged)
             .with_decoder(move |tokens| tokenizer.decode_with_special(tokens).unwrap_or_default());
         Ok(Self { config, policy, trainer, checkpoint })
     }
@@ -137,7 +147,11 @@ impl Ready {
             }
             Ok(end) => {
                 if end == RunEnd::AlreadyFinished {
-                    println!("nothing is left to do: all steps are done (`--steps N` adds some), or early_stop ended the run");
+                    let copy = config.run.join(COPY);
+                    println!(
+                        "nothing is left to do: all steps are done (`--steps N` adds some), or early_stop ended the run (another rule, or none, in {} lets it go on)",
+                        copy.display()
+                    );
                 }
                 let written = model::save(&config, &policy, checkpoint)?;
                 println!("what was learnt is in {}", written.display());

@@ -200,6 +200,89 @@ fn what_is_refused_before_the_run_goes_on_is_input_and_no_advice_to_do_it_again(
 }
 
 #[test]
+fn a_run_goes_on_only_with_what_it_was_begun_with() {
+    let scene = Scene::new(3, "");
+    said(&scene.grpo(&["train", "settings.toml"]), 0);
+    let (settings, rows) = (scene.text("run/config.toml"), scene.text("rows.jsonl"));
+    for (from, to, named) in [
+        ("rank = 4", "rank = 4, alpha = 8.0", "`lora` was "),
+        ("kind = \"exact\"", "kind = \"exact\"\nweight = 2.0", "`rewards` was "),
+        ("kind = \"exact\"", "kind = \"exact\"\nfrom = \"boxed\"", "`reward functions` was "),
+        ("form = \"raw\"", "form = \"raw\"\nprefix = \"9 \"", "of other prompts or tasks"),
+        ("group_size = 4", "group_size = 5", "`group_size` was 4, and is 5 now"),
+    ] {
+        std::fs::write(scene.path("run/config.toml"), settings.replace(from, to)).unwrap();
+        let (_, error) = said(&scene.grpo(&["resume", "run", "--steps", "5"]), 2);
+        assert!(error.contains(named), "{to}: {error}");
+    }
+    std::fs::write(scene.path("run/config.toml"), settings).unwrap();
+    std::fs::write(scene.path("rows.jsonl"), rows.replace("#### 1", "#### 2")).unwrap();
+    let (_, error) = said(&scene.grpo(&["resume", "run", "--steps", "5"]), 2);
+    assert!(error.contains("of other prompts or tasks"), "{error}");
+    std::fs::write(scene.path("rows.jsonl"), rows).unwrap();
+    said(&scene.grpo(&["resume", "run", "--steps", "5"]), 0);
+}
+
+#[test]
+fn a_run_that_a_rule_ended_goes_on_with_another_rule() {
+    let scene = Scene::new(5, "[train.early_stop]\nmetric = \"grad_norm\"\nat_least = 0.0\npatience = 2\n");
+    let (out, _) = said(&scene.grpo(&["train", "settings.toml"]), 0);
+    assert!(out.contains("ended by the rule of early_stop after 2 steps"), "{out}");
+    let (out, _) = said(&scene.grpo(&["resume", "run"]), 0);
+    assert!(out.contains("nothing is left to do") && out.contains("config.toml"), "{out}");
+    std::fs::write(scene.path("run/config.toml"), scene.text("run/config.toml").replace("patience = 2", "patience = 9")).unwrap();
+    let (out, _) = said(&scene.grpo(&["resume", "run"]), 0);
+    assert!(out.contains("finished after 5 steps"), "{out}");
+}
+
+#[test]
+fn a_rule_that_looks_at_no_metric_is_told() {
+    let scene = Scene::new(2, "[train.early_stop]\nmetric = \"rewrad\"\nat_least = 0.0\n");
+    let (_, warned) = said(&scene.grpo(&["train", "settings.toml"]), 0);
+    assert!(warned.contains("early_stop looks at `rewrad`") && warned.contains("grad_norm"), "{warned}");
+    let best = scene.text("settings.toml").replace("every = 2", "every = 2\nbest = { metric = \"eval/greedy/reward\" }");
+    let without = best.lines().filter(|line| !line.starts_with("test")).collect::<Vec<_>>().join("\n");
+    std::fs::write(scene.path("best.toml"), without).unwrap();
+    let (_, error) = said(&scene.grpo(&["check", "best.toml"]), 2);
+    assert!(error.contains("checkpoints best: looks at `eval/greedy/reward`, which needs held-out prompts"), "{error}");
+}
+
+#[test]
+fn check_finds_what_train_would_refuse() {
+    let scene = Scene::new(3, "");
+    let settings = scene.text("settings.toml");
+    for (from, to, named) in [
+        ("group_size = 4", "group_size = 1", "wrong.toml:17: group_size = 1, must be at least 2"),
+        ("max_tokens = 1", "max_tokens = 1, temperature = 1e-300", "temperature = 0.00000"),
+        ("max_tokens = 1", "max_tokens = 1, end_tokens = [999999]", "end_tokens has 999999, must be below the vocabulary"),
+        ("form = \"raw\"", "form = \"raw\"\nsystem = \"be brief\"", "wrong.toml:11: system: a raw prompt has no system message"),
+        ("kind = \"exact\"", "kind = \"pattern\"\npattern = \"(\"", "wrong.toml:13: reward pattern: `pattern`"),
+        ("csv = true", "csv = true\nmlflow = { uri = \"http://\" }", "MLflow uri: `http://`, must be"),
+        ("rank = 4", "rank = 100000", "lora rank"),
+        ("qwen2\"", "qwen2\"\ndevice = \"abacus\"", "abacus"),
+    ] {
+        std::fs::write(scene.path("wrong.toml"), settings.replace(from, to)).unwrap();
+        for command in ["check", "train"] {
+            let (_, error) = said(&scene.grpo(&[command, "wrong.toml"]), 2);
+            assert!(error.contains(named), "{command} {to}: {error}");
+        }
+    }
+    assert!(!scene.path("run").exists());
+    std::fs::write(scene.path("run"), "a file").unwrap();
+    let (_, error) = said(&scene.grpo(&["check", "settings.toml"]), 2);
+    assert!(error.contains("run is no folder"), "{error}");
+}
+
+#[test]
+fn a_mark_in_front_of_a_file_is_no_part_of_it() {
+    let scene = Scene::new(2, "");
+    for file in ["settings.toml", "rows.jsonl"] {
+        std::fs::write(scene.path(file), format!("\u{feff}{}", scene.text(file))).unwrap();
+    }
+    said(&scene.grpo(&["train", "settings.toml"]), 0);
+}
+
+#[test]
 fn a_device_that_is_not_there_is_told_before_anything_is_computed() {
     let scene = Scene::new(6, "");
     let settings = scene.text("settings.toml").replace("[data]", "device = \"abacus\"\n[data]");

@@ -54,8 +54,9 @@ impl SamplingParams {
     /// A field out of range, by name.
     pub fn validate(&self) -> Result<()> {
         let finite = |v: f64, ok: bool| v.is_finite() && ok;
-        if !finite(self.temperature, self.temperature >= 0.0) {
-            return Err(Error::config("temperature", self.temperature, "finite and at least 0"));
+        // Below this, logits divided by it leave what f32 can hold.
+        if !finite(self.temperature, self.temperature == 0.0 || self.temperature >= 1e-6) {
+            return Err(Error::config("temperature", self.temperature, "0 for greedy, or finite and at least 0.000001"));
         }
         if self.max_tokens == 0 {
             return Err(Error::config("max_tokens", 0, "at least 1"));

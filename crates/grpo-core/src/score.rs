@@ -64,6 +64,11 @@ impl<T: ?Sized> Rewards<T> {
     pub fn names(&self) -> Vec<&str> {
         self.functions.iter().map(|(_, f)| f.name()).collect()
     }
+
+    /// Their weights, in the same order.
+    pub fn weights(&self) -> Vec<f64> {
+        self.functions.iter().map(|(weight, _)| *weight).collect()
+    }
 }
 
 impl<T: Sync> Rewards<T> {
@@ -83,7 +88,7 @@ impl<T: Sync> Rewards<T> {
         let per_group: Vec<Result<(Vec<Vec<Reward>>, usize)>> = groups.par_iter().map(|group| self.score_group(group)).collect();
         let mut table = RewardTable {
             names: self.names().into_iter().map(str::to_owned).collect(),
-            weights: self.functions.iter().map(|(w, _)| *w).collect(),
+            weights: self.weights(),
             groups: groups.iter().flat_map(|g| std::iter::repeat_n(g.id, g.completions.len())).collect(),
             rows: Vec::new(),
             failures: 0,

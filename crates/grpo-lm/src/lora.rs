@@ -9,6 +9,7 @@ use rand_chacha::rand_core::SeedableRng as _;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::HostTensor;
+use crate::config::ModelConfig;
 use crate::decoder::{Decoder, Factors, Linear, to_host, upload};
 use crate::error::{Error, Result};
 use crate::export::{LoraFactors, PeftAdapter};
@@ -48,6 +49,18 @@ impl LoraTarget {
             Self::Gate => "gate_proj",
             Self::Up => "up_proj",
             Self::Down => "down_proj",
+        }
+    }
+
+    /// `[out, in]` of the matrix in this model.
+    const fn sides(self, model: &ModelConfig) -> [usize; 2] {
+        let (hidden, inner) = (model.hidden_size, model.intermediate_size);
+        match self {
+            Self::Query => [model.num_attention_heads * model.head_dim, hidden],
+            Self::Key | Self::Value => [model.num_key_value_heads * model.head_dim, hidden],
+            Self::Output => [hidden, model.num_attention_heads * model.head_dim],
+            Self::Gate | Self::Up => [inner, hidden],
+            Self::Down => [hidden, inner],
         }
     }
 }
@@ -94,6 +107,22 @@ impl LoraConfig {
         Ok(())
     }
 
+    /// Checks every field, also against the model: a rank above the larger side of a matrix could say nothing more.
+    ///
+    /// # Errors
+    /// A field out of range, by name.
+    pub fn validate_for(&self, model: &ModelConfig) -> Result<()> {
+        self.validate()?;
+        let larger = |target: &LoraTarget| (target.sides(model).into_iter().max().unwrap_or(0), target.name());
+        match self.targets.iter().map(larger).min() {
+            Some((most, name)) if self.rank > most => {
+                let allowed = format!("must be at most {most}, the larger side of {name}");
+                Err(Error::Config { field: "lora rank", given: self.rank.to_string(), allowed })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn scale(&self) -> f64 {
         self.alpha / self.rank as f64
     }
@@ -111,7 +140,7 @@ impl Decoder {
     /// # Source
     /// Hu et al. (2021), with PEFT's initialisation.
     pub fn with_lora(self, config: &LoraConfig) -> Result<Self> {
-        config.validate()?;
+        config.validate_for(self.config())?;
         let device = self.device();
         self.attach(config, |_, linear, stream| {
             let [out, from] = linear.weight.val().dims();

@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use grpo_core::{AdaptiveEntropy, Coefficient, Estimator, GroupFilter, GrpoConfig, KlPlace, Need, Refill, SamplingParams, Schedule};
+use grpo_core::{
+    AdaptiveEntropy, Coefficient, Estimator, GroupFilter, GroupId, GrpoConfig, KlPlace, Need, Refill, SamplingParams, Schedule,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::CheckpointConfig;
 use crate::error::{Error, Result};
 use crate::evaluate::EvaluationConfig;
 use crate::optimizer::OptimizerConfig;
+use crate::stop::EarlyStop;
 
 /// The settings of a run. TOML or JSON; what is not written keeps its default, and a key that does not exist is an error.
 ///
@@ -166,34 +169,6 @@ impl Default for EpisodeLimits {
     }
 }
 
-/// Ends the run once a metric is good enough for long enough.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EarlyStop {
-    /// The metric, such as `reward`. Steps that do not have it count for nothing.
-    pub metric: String,
-    /// It must be at least this.
-    #[serde(default)]
-    pub at_least: Option<f64>,
-    /// It must be at most this.
-    #[serde(default)]
-    pub at_most: Option<f64>,
-    /// In so many steps in a row, at least 1.
-    #[serde(default = "one")]
-    pub patience: u64,
-}
-
-fn one() -> u64 {
-    1
-}
-
-impl EarlyStop {
-    /// Whether a value is good enough.
-    pub(crate) fn holds(&self, value: f64) -> bool {
-        self.at_least.is_none_or(|low| value >= low) && self.at_most.is_none_or(|high| value <= high)
-    }
-}
-
 impl TrainConfig {
     /// From TOML.
     ///
@@ -267,14 +242,7 @@ impl TrainConfig {
             selection.filter.validate()?;
             self.refill(selection).validate()?;
         }
-        if let Some(stop) = &self.early_stop {
-            if stop.at_least.is_none() && stop.at_most.is_none() {
-                return Err(core("early_stop", "without at_least and at_most", "at least one of them"));
-            }
-            if stop.patience == 0 {
-                return Err(core("early_stop patience", 0, "at least 1"));
-            }
-        }
+        self.early_stop.as_ref().map_or(Ok(()), EarlyStop::validate)?;
         self.checkpoints.as_ref().map_or(Ok(()), CheckpointConfig::validate)?;
         self.evaluation.validate()
     }
@@ -295,6 +263,9 @@ impl TrainConfig {
         {
             return Err(core("reference share", share, "above 0 and at most 1"));
         }
+        if self.reference.every.is_some() && !self.grpo.needs_reference() {
+            return Err(core("reference every", "set, without grpo.kl", "none, or grpo.kl with a coefficient above 0"));
+        }
         match self.replay {
             Some(replay) if replay.capacity == 0 => Err(core("replay capacity", 0, "at least 1")),
             Some(_) if self.grpo.kl.is_some_and(|kl| kl.place != KlPlace::Loss) => {
@@ -311,6 +282,11 @@ impl TrainConfig {
                 "estimator",
                 format!("needs {what}, which the trainer does not have: write the loop of grpo-core by hand"),
             ));
+        }
+        // Where rewards are all that it takes, what it says of a group of one can be asked.
+        if self.group_size == 1 && self.grpo.estimator.needs() == [Need::Rewards] {
+            let asked = self.grpo.estimator.advantages(&[Some(1.0)], &[GroupId(0)]);
+            asked.map_err(|_| core("group_size", 1, "at least 2 for this estimator, or its singleton zero or raw"))?;
         }
         match self.grpo.estimator {
             Estimator::RoleEma(_) => Err(Error::invalid("estimator", "role_ema needs roles, which the trainer does not know")),

@@ -1,5 +1,7 @@
 //! Looking at a run without training: its policy, and how good it is.
 
+use std::path::Path;
+
 use burn::module::Module;
 use grpo_core::{Metrics, Policy};
 
@@ -10,6 +12,9 @@ use crate::save::{policy_of, state_of};
 use crate::state::State;
 use crate::trainer::{Task, Trainer};
 use crate::weights::Weights;
+
+/// How often a checkpoint is read that goes away while it is read.
+const READS: usize = 4;
 
 impl<T: Task, P: Policy + Module> Trainer<T, P> {
     /// Answers the held-out prompts with this policy, as a run does before, during and after training. No observer is told.
@@ -33,20 +38,31 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
     }
 
     /// The policy of the newest checkpoint that is whole, and how many steps it has learnt. `policy` is any policy of the same shape, such
-    /// as a new one. A run that goes on holds its folder, so this waits for its end.
+    /// as a new one. The folder is only read, also while a run writes to it.
     ///
     /// # Errors
-    /// No checkpoint; one of another policy; a run that goes on.
+    /// No checkpoint; one of another policy.
     pub fn load(&self, policy: P) -> Result<(P, u64)> {
         let Some(config) = &self.config.checkpoints else {
             return Err(Error::invalid("checkpoint", "none without checkpoints in the configuration: set `checkpoints.folder`"));
         };
-        let (loaded, refused) = Store::open(&config.folder)?.newest()?;
+        let mut tries = 1..READS;
+        loop {
+            match self.load_newest(&config.folder, policy.clone()) {
+                // A run that goes on may have removed it meanwhile, and has a newer one then.
+                Err(Error::Io { .. }) if tries.next().is_some() => {}
+                loaded => return loaded,
+            }
+        }
+    }
+
+    fn load_newest(&self, folder: &Path, policy: P) -> Result<(P, u64)> {
+        let (loaded, refused) = Store::reader(folder).newest()?;
         for refused in &refused {
             tracing::warn!("checkpoint {} is refused: {}", refused.path.display(), refused.problem);
         }
         let Some(loaded) = loaded else {
-            return Err(Error::Checkpoint { path: config.folder.clone(), problem: "has no checkpoint that is whole".to_owned() });
+            return Err(Error::Checkpoint { path: folder.to_owned(), problem: "has no checkpoint that is whole".to_owned() });
         };
         let state: State<T> = state_of(&loaded)?;
         let frozen = Weights::frozen_hash(&policy)?;

@@ -4,6 +4,7 @@ use grpo_core::{BoxError, Group, Prompt, RewardTable, stream};
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 /// A source of prompts that can be put back to where it was.
 ///
@@ -55,30 +56,34 @@ pub struct Shuffled<T> {
     order: Vec<usize>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
     epoch: u64,
     position: usize,
     prompts: usize,
     seed: u64,
+    /// SHA-256 of the prompts and their tasks.
+    sha256: String,
 }
 
-impl<T> Shuffled<T> {
+impl<T: Serialize> Shuffled<T> {
     /// These prompts without end; the seed says in which orders.
     ///
     /// # Errors
-    /// No prompt.
+    /// No prompt, or one that cannot be written down.
     pub fn new(prompts: Vec<Prompt<T>>, seed: u64) -> crate::Result<Self> {
         if prompts.is_empty() {
             return Err(crate::Error::invalid("prompts", "none, must be at least one"));
         }
-        let place = Place { epoch: 0, position: 0, prompts: prompts.len(), seed };
+        let place = Place { epoch: 0, position: 0, prompts: prompts.len(), seed, sha256: hash(&prompts)? };
         let mut source = Self { prompts, seed, epochs: None, place, order: Vec::new() };
         source.shuffle();
         Ok(source)
     }
+}
 
+impl<T> Shuffled<T> {
     /// So many epochs, then no more.
     pub fn with_epochs(mut self, epochs: u64) -> Self {
         self.epochs = Some(epochs);
@@ -98,6 +103,15 @@ impl<T> Shuffled<T> {
     }
 }
 
+/// SHA-256 of prompts and tasks.
+fn hash<T: Serialize>(prompts: &[Prompt<T>]) -> crate::Result<String> {
+    let mut hash = Sha256::new();
+    for prompt in prompts {
+        hash.update(serde_json::to_vec(prompt).map_err(|e| crate::Error::Prompts(e.into()))?);
+    }
+    Ok(format!("{:x}", hash.finalize()))
+}
+
 impl<T: Clone + Send> PromptSource<T> for Shuffled<T> {
     fn next(&mut self, count: usize) -> Result<Vec<Prompt<T>>, BoxError> {
         let mut drawn = Vec::with_capacity(count);
@@ -107,7 +121,7 @@ impl<T: Clone + Send> PromptSource<T> for Shuffled<T> {
                 self.place.position += 1;
             }
             if self.place.position >= self.order.len() {
-                self.place = Place { epoch: self.place.epoch + 1, position: 0, ..self.place };
+                (self.place.epoch, self.place.position) = (self.place.epoch + 1, 0);
                 self.shuffle();
             }
         }
@@ -115,7 +129,7 @@ impl<T: Clone + Send> PromptSource<T> for Shuffled<T> {
     }
 
     fn state(&self) -> Result<Value, BoxError> {
-        Ok(serde_json::to_value(self.place)?)
+        Ok(serde_json::to_value(&self.place)?)
     }
 
     fn restore(&mut self, state: Value) -> Result<(), BoxError> {
@@ -129,6 +143,11 @@ impl<T: Clone + Send> PromptSource<T> for Shuffled<T> {
                 self.seed
             )
             .into());
+        }
+        if place.sha256 != self.place.sha256 {
+            return Err(
+                format!("the state is of other prompts or tasks: SHA-256 {}, these have {}", place.sha256, self.place.sha256).into()
+            );
         }
         self.place = place;
         self.shuffle();
@@ -227,5 +246,9 @@ mod tests {
     fn a_state_of_other_prompts_is_refused() {
         let error = source(5).restore(source(6).state().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "the state is of 6 prompts with seed 7, these are 5 with seed 7");
+        let (mut others, state) = ((0..5).map(|i| Prompt::new(vec![i], i)).collect::<Vec<_>>(), source(5).state().unwrap());
+        others[3].task = 9;
+        let error = Shuffled::new(others, 7).unwrap().restore(state).unwrap_err();
+        assert!(error.to_string().starts_with("the state is of other prompts or tasks: SHA-256 "), "{error}");
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Run<'a, T, P> {
     pub(crate) saved: Option<u64>,
     /// The step that was just taken.
     last: Option<Last>,
+    /// Metrics that rules name, each with its rule, as long as no step could have had them.
+    pub(crate) unseen: Vec<(&'static str, String)>,
 }
 
 /// What a step came to, before it is taken.
@@ -44,12 +46,14 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
     /// Begins, or goes on from a checkpoint: then with the policy as it was.
     pub(crate) fn start(trainer: &'a mut Trainer<T, P>, policy: &P) -> Result<(Self, Option<P>)> {
         trainer.config.validate()?;
+        trainer.check_watched()?;
         let Some(device) = policy.devices().into_iter().next() else {
             return Err(Error::invalid("policy", "has no parameter, must have at least one"));
         };
         let store = trainer.config.checkpoints.as_ref().map(|c| Store::open(&c.folder)).transpose()?;
         let prompts = trainer.prompts.state().map_err(Error::Prompts)?;
-        let state = State::new(&trainer.config, prompts)?;
+        let state = State::new(&trainer.config, trainer.settings()?, prompts)?;
+        let unseen = trainer.config.watched();
         let reference = trainer.config.grpo.needs_reference().then(|| policy.valid());
         let mut run = Self {
             trainer,
@@ -63,6 +67,7 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
             undo: None,
             saved: None,
             last: None,
+            unseen,
         };
         let loaded = run.restore(policy)?;
         if run.nothing_left().is_none() {
@@ -86,7 +91,7 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
 
     /// Whether the run was over before it began.
     pub(crate) fn nothing_left(&self) -> Option<RunEnd> {
-        let over = self.state.over || self.state.step >= self.trainer.config.steps;
+        let over = self.state.used_up || self.is_good_enough() || self.state.step >= self.trainer.config.steps;
         over.then(|| {
             tracing::info!("nothing left to do: {} of {} steps are done", self.state.step, self.trainer.config.steps);
             RunEnd::AlreadyFinished
@@ -169,10 +174,6 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
         if let Some(entropy) = &mut self.state.entropy {
             entropy.advance(metrics.get("entropy"));
         }
-        if let Some((stop, value)) = config.early_stop.as_ref().and_then(|stop| Some((stop, metrics.get(&stop.metric)?))) {
-            self.state.good = if stop.holds(value) { self.state.good + 1 } else { 0 };
-            self.state.over = self.state.good >= stop.patience;
-        }
         let passes = config.grpo.updates_per_rollout;
         if let (Some(pending), Some(batches)) = (&mut self.state.pending, &self.batches) {
             pending.done += 1;
@@ -202,15 +203,14 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
             }
         }
         let mut metrics = record.metrics;
-        let config = &self.trainer.config;
-        let ended = if self.state.step >= config.steps {
-            Some(RunEnd::Finished)
-        } else if self.state.over {
-            Some(RunEnd::EarlyStop)
-        } else {
-            None
-        };
-        if ended.is_some() || config.evaluation.every.is_some_and(|every| self.state.step.is_multiple_of(every)) {
+        let finished = self.state.step >= self.trainer.config.steps;
+        let measured = finished || self.trainer.config.evaluation.every.is_some_and(|every| self.state.step.is_multiple_of(every));
+        if measured {
+            metrics.merge(&self.evaluate(policy)?);
+        }
+        self.judge(&metrics);
+        let ended = if finished { Some(RunEnd::Finished) } else { self.is_good_enough().then_some(RunEnd::EarlyStop) };
+        if ended.is_some() && !measured {
             metrics.merge(&self.evaluate(policy)?);
         }
         let ended = ended.or_else(|| self.trainer.stop.is_stopped().then_some(RunEnd::Interrupted));
@@ -226,7 +226,7 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
 
     /// Ends a run whose prompts are used up.
     pub(crate) fn finish(&mut self, policy: &P, end: RunEnd) -> Result<RunEnd> {
-        self.state.over = true;
+        self.state.used_up = true;
         let metrics = self.evaluate(policy)?;
         self.save(policy, &metrics)?;
         self.tell_end(end)

@@ -115,8 +115,7 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
         self.trainer.prompts.restore(state.prompts.clone()).map_err(|error| loaded.problem(Error::Prompts(error)))?;
         self.saved = Some(state.step);
         // What may differ is as it is now.
-        let config = std::mem::take(&mut self.state.config);
-        self.state = State { config, ..state };
+        self.state = state.settle(std::mem::take(&mut self.state.config));
         if self.state.pending.is_some() {
             self.rebuild(&policy, loaded.require(OLD)?).map_err(named)?;
         }
@@ -126,7 +125,12 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
 
 /// The state that a checkpoint holds.
 pub(crate) fn state_of<T: Task>(loaded: &Loaded) -> Result<State<T>> {
-    ciborium::from_reader(loaded.require(STATE)?.as_slice()).map_err(|e| loaded.problem(format!("`{STATE}`: {e}")))
+    let state: State<T> =
+        ciborium::from_reader(loaded.require(STATE)?.as_slice()).map_err(|e| loaded.problem(format!("`{STATE}`: {e}")))?;
+    if state.step != loaded.step() {
+        return Err(loaded.problem(format!("`{STATE}` is of step {}, must be of step {}", state.step, loaded.step())));
+    }
+    Ok(state)
 }
 
 /// The policy that a checkpoint holds, in the shape of `policy`, whose frozen parameters have the hash `frozen`.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::TrainConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A group that may be trained on again, with what it was worth.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) struct Pending<T> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State<T> {
-    /// The configuration it was trained with.
+    /// The settings it was trained with: the configuration, the rewards, and what the trainer was told besides.
     pub(crate) config: Value,
     /// SHA-256 of the parameters that are not trained.
     pub(crate) frozen: String,
@@ -49,8 +49,8 @@ pub(crate) struct State<T> {
     pub(crate) non_finite: u64,
     /// Steps in a row that were good enough to stop.
     pub(crate) good: u64,
-    /// Whether the run is over before its last step.
-    pub(crate) over: bool,
+    /// Whether there is no prompt left.
+    pub(crate) used_up: bool,
     /// The best checkpoint: its step, and its metric.
     pub(crate) best: Option<(u64, f64)>,
     pub(crate) kl: Option<CoefficientState>,
@@ -61,9 +61,9 @@ pub(crate) struct State<T> {
 
 impl<T> State<T> {
     /// Of a run that begins.
-    pub(crate) fn new(config: &TrainConfig, prompts: Value) -> Result<Self> {
+    pub(crate) fn new(config: &TrainConfig, settings: Value, prompts: Value) -> Result<Self> {
         Ok(Self {
-            config: serde_json::to_value(config).map_err(|e| Error::invalid("configuration", e.to_string()))?,
+            config: settings,
             frozen: String::new(),
             step: 0,
             draws: 0,
@@ -71,7 +71,7 @@ impl<T> State<T> {
             renewed: 0,
             non_finite: 0,
             good: 0,
-            over: false,
+            used_up: false,
             best: None,
             kl: config.kl_coefficient.map(grpo_core::Coefficient::state).transpose()?,
             entropy: config.adaptive_entropy.map(grpo_core::AdaptiveEntropy::state).transpose()?,
@@ -90,10 +90,17 @@ impl<T> State<T> {
     pub(crate) fn check_config(&self, now: &Value) -> std::result::Result<(), String> {
         let empty = serde_json::Map::new();
         let (then, now) = (self.config.as_object().unwrap_or(&empty), now.as_object().unwrap_or(&empty));
-        let differs = now.iter().filter(|(key, _)| !Self::FREE.contains(&key.as_str())).find(|(key, value)| then.get(*key) != Some(*value));
-        differs.map_or(Ok(()), |(key, value)| {
-            let then = then.get(key).map_or_else(|| "nothing".to_owned(), Value::to_string);
-            Err(format!("`{key}` was {then}, and is {value} now: a run goes on with the settings it was begun with"))
+        let mut keys = now.keys().chain(then.keys()).filter(|key| !Self::FREE.contains(&key.as_str()));
+        keys.find(|key| then.get(*key) != now.get(*key)).map_or(Ok(()), |key| {
+            let said = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            let (then, now) = (said(then.get(key)), said(now.get(key)));
+            Err(format!("`{key}` was {then}, and is {now} now: a run goes on with the settings it was begun with"))
         })
+    }
+
+    /// Takes the settings of now. Another rule of when to stop begins to count anew.
+    pub(crate) fn settle(self, now: Value) -> Self {
+        let same_rule = self.config.get("early_stop") == now.get("early_stop");
+        Self { good: if same_rule { self.good } else { 0 }, config: now, ..self }
     }
 }

@@ -4,6 +4,7 @@ use burn::module::Module;
 use grpo_core::{Completion, Policy, Prompt, Rewards, Sampler, TokenId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
 use crate::config::TrainConfig;
 use crate::episode::Environment;
@@ -89,6 +90,7 @@ pub struct Trainer<T, P> {
     pub(crate) observers: Vec<Box<dyn Observer>>,
     pub(crate) stop: StopFlag,
     pub(crate) resume: Resume,
+    pub(crate) settings: Map<String, Value>,
 }
 
 /// Tokens to text, for those who watch.
@@ -115,6 +117,7 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
             observers: Vec::new(),
             stop: StopFlag::new(),
             resume: Resume::default(),
+            settings: Map::new(),
         }
     }
 
@@ -163,6 +166,13 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
     /// Whether the run goes on from a checkpoint. `policy` of [`run`](Self::run) is then any policy of the same shape, such as a new one.
     pub fn with_resume(mut self, resume: Resume) -> Self {
         self.resume = resume;
+        self
+    }
+
+    /// A setting that the configuration does not know, such as how prompts are written or what a reward looks at. It is shown with the
+    /// configuration, and a run that goes on must have it as it was.
+    pub fn with_setting(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.settings.insert(name.into(), value.into());
         self
     }
 
@@ -215,6 +225,23 @@ impl<T, P> std::fmt::Debug for Trainer<T, P> {
 }
 
 impl<T, P> Trainer<T, P> {
+    /// All that a run which goes on must have as it was: the configuration, names and weights of the rewards, and what was told besides.
+    ///
+    /// # Errors
+    /// A setting told besides that has the name of another one.
+    pub(crate) fn settings(&self) -> Result<Value> {
+        let mut settings = serde_json::to_value(&self.config).map_err(|e| Error::invalid("configuration", e.to_string()))?;
+        if let Value::Object(settings) = &mut settings {
+            let rewards: Vec<_> = self.rewards.names().into_iter().zip(self.rewards.weights()).collect();
+            settings.insert("rewards".to_owned(), json!(rewards));
+            if let Some(name) = self.settings.keys().find(|name| settings.contains_key(*name)) {
+                return Err(Error::invalid("setting", format!("`{name}` is the name of another one")));
+            }
+            settings.extend(self.settings.clone());
+        }
+        Ok(settings)
+    }
+
     /// An observer's error, with its name.
     pub(crate) fn observed(&mut self, mut tell: impl FnMut(&mut dyn Observer) -> Result<()>) -> Result<()> {
         self.observers.iter_mut().try_for_each(|observer| {

@@ -13,6 +13,7 @@
 mod check;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use burn::optim::SgdConfig;
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -54,8 +55,17 @@ const GROUP_SIZE: usize = 6;
 const LEARNING_RATE: f64 = 0.1;
 const UPDATES_PER_ROLLOUT: usize = 20;
 
-fn main() -> Result<(), BoxError> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), BoxError> {
     let device = grpo_device::open(&args.device)?;
     if let Some(file) = &args.check {
         return check::run(file, &device);
@@ -64,6 +74,7 @@ fn main() -> Result<(), BoxError> {
     let mut policy = Table::from_logits(random_logits(args.seed, 0, &device.clone().autodiff()));
     let reference = Table::from_logits(random_logits(args.seed, 1, &device));
     let config = config(ClipRange::symmetric(0.2), args.beta);
+    config.validate()?;
     let rewards = Rewards::new().with(1.0, from_fn("target", |target: &u32, c| Ok(if c.tokens == [*target] { 1.2 } else { 0.2 }.into())));
     let mut optimizer = SgdConfig::new().init();
     let before = probabilities(&policy)?;

@@ -13,6 +13,8 @@
 //!
 //! What to look at: `rewards/asked/mean` goes up first; `rewards/exact/mean`, a metric of weight 0, follows.
 
+use std::process::ExitCode;
+
 use burn::optim::AdamWConfig;
 use clap::Parser;
 use grpo_core::{BoxError, Completion, GrpoConfig, KlPenalty, Prompt, Rewards, Role, SamplingParams, Schedule, TokenId, from_fn, stream};
@@ -112,8 +114,17 @@ impl Observer for Lines {
     }
 }
 
-fn main() -> Result<(), BoxError> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), BoxError> {
     let model = ModelConfig {
         vocab_size: ALPHABET.len(),
         max_position_embeddings: 24,

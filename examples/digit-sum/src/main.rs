@@ -23,6 +23,7 @@ mod record;
 mod task;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use burn::module::Module;
@@ -68,8 +69,17 @@ const PROMPTS: usize = 96;
 const GROUP_SIZE: usize = 8;
 const MICRO_TOKENS: usize = 8192;
 
-fn main() -> Result<(), BoxError> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), BoxError> {
     let start = Instant::now();
     let device = grpo_device::open(&args.device)?;
     let problems = task::problems(args.seed);
@@ -83,6 +93,7 @@ fn main() -> Result<(), BoxError> {
     let mut sampler = LmSampler::new();
     let rewards = Rewards::new().with(1.0, Digits).with(0.0, Exact);
     let config = GrpoConfig { kl: Some(KlPenalty::plain_k3(args.beta)), ..GrpoConfig::default() };
+    config.validate()?;
     let learning_rate = Schedule::Linear { peak: 3e-3, end: 3e-4, warmup_steps: 20, total_steps: args.steps.max(21) };
     let mut optimizer = AdamWConfig::new().with_beta_2(0.95).with_epsilon(1e-8).with_weight_decay(0.0).init();
     let params = SamplingParams { max_tokens: task::ANSWER, end_tokens: vec![task::END], ..SamplingParams::default() };

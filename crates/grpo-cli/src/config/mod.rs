@@ -66,7 +66,7 @@ impl Default for Checkpoints {
 impl Config {
     /// Reads a file of settings, and checks every one. What is wrong is told with file and line.
     pub fn load(file: &Path) -> Result<(Self, String), Failure> {
-        let text = std::fs::read_to_string(file).map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
+        let text = crate::data::text_of(file)?;
         let config = Self::parse(&text).map_err(|problem| Failure::input(format!("{}{problem}", file.display())))?;
         Ok((config, text))
     }
@@ -100,8 +100,11 @@ impl Config {
             if self.rewards.iter().take(place).any(|earlier| earlier.kind == reward.kind) {
                 return Err(wrong("rewards", format!("reward {} stands twice, must stand once", reward.kind.name())));
             }
-            reward.validate().map_err(|problem| wrong("kind", problem))?;
+            reward.validate().map_err(|problem| wrong(if problem.contains("`pattern`") { "pattern" } else { "kind" }, problem))?;
         }
+        self.model.validate().map_err(|problem| wrong("path", problem))?;
+        self.prompt.validate().map_err(|problem| wrong("system", problem))?;
+        self.observe.validate().map_err(|error| wrong("uri", error.to_string()))?;
         if self.train.checkpoints.is_some() {
             return Err(wrong(
                 "train.checkpoints",
@@ -115,6 +118,9 @@ impl Config {
             best: self.checkpoints.best.clone(),
         });
         self.model.lora.as_ref().map_or(Ok(()), grpo_lm::LoraConfig::validate).map_err(|error| wrong("lora", error.to_string()))?;
+        if self.data.test.is_none() {
+            self.train.validate_without_held_out().map_err(|error| wrong("metric", error.to_string()))?;
+        }
         self.train.validate().map_err(|error| {
             let problem = error.to_string();
             // `temperature = -1, must be …` names the setting first.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use grpo_lm::LoraConfig;
-use serde::Deserialize;
+use grpo_rewards::format::Pattern;
+use serde::{Deserialize, Serialize};
 
 /// What is trained.
 #[derive(Debug, Clone, Deserialize)]
@@ -16,6 +17,16 @@ pub struct ModelConfig {
     /// What computes: `flex`, `tch`, `tch:cuda:0`, `wgpu` …; each but flex needs the Cargo feature of its name.
     #[serde(default = "flex")]
     pub device: String,
+}
+
+impl ModelConfig {
+    /// That it names something.
+    pub fn validate(&self) -> Result<(), String> {
+        match self.path.trim() {
+            "" => Err("path is empty, must be a folder, a GGUF file or an id of the hub".to_owned()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What is asked: files with a JSON object a line.
@@ -69,6 +80,16 @@ pub struct PromptConfig {
     pub system: Option<String>,
 }
 
+impl PromptConfig {
+    /// That nothing is set which the form does not use.
+    pub fn validate(&self) -> Result<(), String> {
+        match (self.form, &self.system) {
+            (PromptForm::Raw, Some(_)) => Err("system: a raw prompt has no system message; write it into `prefix`".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Which form a prompt has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,7 +102,7 @@ pub enum PromptForm {
 }
 
 /// One reward function.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RewardConfig {
     /// Which one.
@@ -102,7 +123,7 @@ fn one() -> f64 {
 }
 
 /// The reward functions that have a name here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewardKind {
     /// The first line is the answer and nothing else.
@@ -122,7 +143,7 @@ pub enum RewardKind {
 }
 
 /// Where an answer stands in a completion.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answers {
     /// It is all of it.
@@ -154,6 +175,9 @@ impl RewardConfig {
         ];
         if let Some((name, _)) = unused.iter().find(|(_, unused)| *unused) {
             return Err(format!("reward {kind} has no `{name}`"));
+        }
+        if let Some(pattern) = &self.pattern {
+            Pattern::new(pattern).map_err(|error| format!("reward pattern: `pattern`: {error}"))?;
         }
         match (self.kind, &self.from) {
             (RewardKind::Pattern, _) if self.pattern.is_none() => Err("reward pattern: `pattern` is missing".to_owned()),

@@ -71,6 +71,11 @@ impl Store {
         Ok(Self { folder: folder.to_owned(), disk: Box::new(RealDisk), _lock: Some(lock) })
     }
 
+    /// A folder to read from, also while a run writes to it, and where nothing may be written.
+    pub(crate) fn reader(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), disk: Box::new(RealDisk), _lock: None }
+    }
+
     #[cfg(test)]
     pub(crate) fn with_disk(folder: &Path, disk: impl Disk + 'static) -> Self {
         Self { folder: folder.to_owned(), disk: Box::new(disk), _lock: None }
@@ -93,9 +98,10 @@ impl Store {
     /// A folder that cannot be read.
     pub(crate) fn newest(&self) -> Result<(Option<Loaded>, Vec<Refused>)> {
         let mut refused = Vec::new();
-        for (_, path) in list(&self.folder)? {
+        for (step, path) in list(&self.folder)? {
             match Manifest::verify(&path) {
-                Ok(manifest) => return Ok((Some(Loaded { path, manifest }), refused)),
+                Ok(manifest) if manifest.step == step => return Ok((Some(Loaded { path, manifest }), refused)),
+                Ok(manifest) => refused.push(Refused { path, problem: format!("is of step {}, must be of step {step}", manifest.step) }),
                 Err(problem) => refused.push(Refused { path, problem }),
             }
         }
@@ -197,6 +203,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// The steps before it.
+    pub(crate) fn step(&self) -> u64 {
+        self.manifest.step
+    }
+
     /// A file of it, if it has one of this name.
     ///
     /// # Errors

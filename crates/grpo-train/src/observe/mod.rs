@@ -42,7 +42,7 @@ pub struct RunInfo {
     pub first_step: u64,
     /// How many optimiser steps the whole run has.
     pub steps: u64,
-    /// The trainer's configuration, as it was written.
+    /// The trainer's configuration, the rewards' weights, and the settings that the trainer was told besides.
     pub config: serde_json::Value,
 }
 

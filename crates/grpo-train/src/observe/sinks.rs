@@ -66,6 +66,16 @@ impl Default for ObserveConfig {
 }
 
 impl ObserveConfig {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// Settings of MLflow that are out of range.
+    pub fn validate(&self) -> Result<()> {
+        #[cfg(feature = "mlflow")]
+        self.mlflow.as_ref().map_or(Ok(()), MlflowConfig::validate)?;
+        Ok(())
+    }
+
     /// The observers that write to this run's folder, in the order in which they are to be told.
     ///
     /// # Errors

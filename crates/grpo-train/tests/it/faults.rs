@@ -256,6 +256,20 @@ fn c02_a_damaged_newest_checkpoint_costs_a_step_and_nothing_else() {
 }
 
 #[test]
+fn looking_at_a_run_takes_no_hold_of_its_folder_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = TrainConfig { steps: 2, ..config(Some(folder.path())) };
+    let learnt = run(settings.clone(), Resume::Fresh, &Diary::default(), policy(), None).policy;
+    std::fs::remove_file(folder.path().join(".lock")).unwrap();
+    let (loaded, step) = trainer(settings.clone()).load(policy()).unwrap();
+    assert_eq!((loaded.values(), step), (learnt.values(), 2));
+    assert!(!folder.path().join(".lock").exists());
+    let nowhere = folder.path().join("nowhere");
+    let error = trainer(config(Some(&nowhere))).load(policy()).unwrap_err().to_string();
+    assert!(error.contains("nowhere") && error.contains("no checkpoint that is whole") && !nowhere.exists(), "{error}");
+}
+
+#[test]
 fn a_fresh_run_never_writes_over_an_old_one() {
     let folder = tempfile::tempdir().unwrap();
     let settings = TrainConfig { steps: 2, ..config(Some(folder.path())) };
@@ -275,6 +289,15 @@ fn a_run_goes_on_only_with_the_settings_and_the_frozen_weights_it_was_begun_with
     let frozen = Bigram::with_bias(&Device::flex().autodiff(), 0.2);
     let error = run(settings.clone(), Resume::Newest, &Diary::default(), frozen, None).end.unwrap_err().to_string();
     assert!(error.contains("not trained are others"), "{error}");
+    let twice = Rewards::new().with(2.0, Places);
+    let mut heavier = Trainer::new(settings.clone(), HostSampler, twice, prompts()).with_resume(Resume::Newest);
+    let error = heavier.run(policy()).end.unwrap_err().to_string();
+    assert!(error.contains(r#"`rewards` was [["places",1.0]], and is [["places",2.0]] now"#), "{error}");
+    let mut told = trainer(settings.clone()).with_resume(Resume::Newest).with_setting("judge", "strict");
+    let error = told.run(policy()).end.unwrap_err().to_string();
+    assert!(error.contains(r#"`judge` was nothing, and is "strict" now"#), "{error}");
+    let mut clash = trainer(settings.clone()).with_resume(Resume::Newest).with_setting("seed", 3);
+    assert_eq!(clash.run(policy()).end.unwrap_err().to_string(), "setting: `seed` is the name of another one");
     let mut sgd = trainer(settings).with_resume(Resume::Newest);
     sgd = sgd.with_optimizer(grpo_train::OptimizerConfig::Sgd.init());
     let error = sgd.run(policy()).end.unwrap_err().to_string();

@@ -7,7 +7,7 @@ use grpo_core::{Batch, GrpoConfig, KlPenalty, Metrics, RolloutPlan, gradients, r
 use grpo_train::observe::RunEnd;
 use grpo_train::{EarlyStop, EvaluationConfig, Outcome, PromptSource, ReferenceConfig, Resume, TrainConfig};
 
-use crate::support::{Diary, HostSampler, config, policy, prompts, rewards, run, trainer};
+use crate::support::{Diary, HostSampler, config, held_out, policy, prompts, rewards, run, trainer};
 
 #[test]
 fn it_gives_the_numbers_of_the_bare_loop_bit_by_bit() {
@@ -74,7 +74,28 @@ fn a_run_that_is_good_enough_for_long_enough_ends_and_stays_ended() {
     let diary = Diary::default();
     assert_eq!(run(settings.clone(), Resume::Fresh, &diary, policy(), None).end.unwrap(), RunEnd::EarlyStop);
     assert_eq!(diary.pages().steps.len(), 3);
-    assert_eq!(run(settings, Resume::Newest, &diary, policy(), None).end.unwrap(), RunEnd::AlreadyFinished);
+    assert_eq!(run(settings.clone(), Resume::Newest, &diary, policy(), None).end.unwrap(), RunEnd::AlreadyFinished);
+    // More steps are no reason to go on after it, another rule or none is.
+    settings.steps += 1;
+    assert_eq!(run(settings.clone(), Resume::Newest, &diary, policy(), None).end.unwrap(), RunEnd::AlreadyFinished);
+    settings.early_stop = None;
+    assert_eq!(run(settings, Resume::Newest, &diary, policy(), None).end.unwrap(), RunEnd::Finished);
+}
+
+#[test]
+fn a_rule_may_look_at_held_out_prompts_and_counts_the_steps_that_ask_them() {
+    let stop = |metric: &str| Some(EarlyStop { metric: metric.to_owned(), at_least: Some(0.0), at_most: None, patience: 2 });
+    let settings = TrainConfig {
+        evaluation: EvaluationConfig { every: Some(2), ..EvaluationConfig::default() },
+        early_stop: stop("eval/greedy/reward"),
+        ..config(None)
+    };
+    let diary = Diary::default();
+    let mut asking = trainer(settings.clone()).with_held_out(held_out()).with_observer(diary.clone());
+    assert_eq!(asking.run(policy()).end.unwrap(), RunEnd::EarlyStop);
+    assert_eq!(diary.pages().steps.len(), 4, "two evaluations, one every two steps; the one before the first step is of no step");
+    let error = trainer(settings).run(policy()).end.unwrap_err().to_string();
+    assert_eq!(error, "early_stop: looks at `eval/greedy/reward`, which needs held-out prompts: there are none");
 }
 
 #[test]
@@ -127,6 +148,10 @@ fn a_greedy_answer_without_a_reward_is_an_error_and_no_baseline_of_0() {
     assert!(error.contains("re_max") && error.contains("no reward"), "{error}");
 }
 
+fn stop(at_least: Option<f64>, at_most: Option<f64>) -> Option<EarlyStop> {
+    Some(EarlyStop { metric: "reward".into(), at_least, at_most, patience: 1 })
+}
+
 #[test]
 fn settings_that_contradict_each_other_are_refused_before_anything_is_sampled() {
     let refused = |change: fn(&mut TrainConfig)| {
@@ -139,10 +164,11 @@ fn settings_that_contradict_each_other_are_refused_before_anything_is_sampled() 
     assert!(refused(|c| c.kl_coefficient = Some(grpo_core::Coefficient::Fixed(0.1))).starts_with("kl_coefficient = set, without grpo.kl"));
     assert!(refused(|c| c.grpo.estimator = grpo_core::Estimator::Gae(grpo_core::Gae::default())).contains("values of a critic"));
     assert!(refused(|c| c.evaluation.k = vec![2]).starts_with("evaluation k = 2"));
-    assert!(
-        refused(|c| c.early_stop = Some(EarlyStop { metric: "reward".into(), at_least: None, at_most: None, patience: 1 }))
-            .contains("at_least")
-    );
+    assert!(refused(|c| c.group_size = 1).starts_with("group_size = 1, must be at least 2"));
+    assert!(refused(|c| c.reference.every = Some(3)).starts_with("reference every = set, without grpo.kl"));
+    assert_eq!(refused(|c| c.early_stop = stop(None, None)), "early_stop = without at_least and at_most, must be at least one of them");
+    assert_eq!(refused(|c| c.early_stop = stop(Some(f64::NAN), None)), "early_stop at_least = NaN, must be finite");
+    assert_eq!(refused(|c| c.early_stop = stop(Some(2.0), Some(1.0))), "early_stop at_least = 2, must be at most early_stop at_most");
 }
 
 #[test]

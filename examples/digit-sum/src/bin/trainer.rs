@@ -10,6 +10,7 @@
 mod task;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Parser;
 use grpo_core::{BoxError, GrpoConfig, KlPenalty, Rewards, SamplingParams, Schedule};
@@ -42,8 +43,17 @@ struct Args {
 
 const HELD_OUT: usize = 2000;
 
-fn main() -> Result<(), BoxError> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), BoxError> {
     let problems = task::problems(args.seed);
     let (held_out, train) = problems.split_at(HELD_OUT);
     let train = train.to_vec();

@@ -40,6 +40,23 @@ impl Default for MlflowConfig {
     }
 }
 
+impl MlflowConfig {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// An address that is not `http://HOST…` or `https://HOST…`; a time limit that is not above 0.
+    pub fn validate(&self) -> Result<()> {
+        let host = self.uri.strip_prefix("http://").or_else(|| self.uri.strip_prefix("https://"));
+        if host.is_none_or(|host| host.starts_with(['/', ':']) || host.is_empty() || host.contains(char::is_whitespace)) {
+            return Err(Error::invalid("MLflow uri", format!("`{}`, must be http:// or https:// and a host", self.uri)));
+        }
+        if !(self.timeout.is_finite() && self.timeout > 0.0) {
+            return Err(Error::invalid("MLflow timeout", format!("{} s, must be above 0", self.timeout)));
+        }
+        Ok(())
+    }
+}
+
 /// What did not reach the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
@@ -73,12 +90,7 @@ impl Mlflow {
     /// # Errors
     /// An address that is not HTTP; a time limit that is not above 0; a folder that cannot be made.
     pub fn new(folder: impl Into<PathBuf>, config: MlflowConfig) -> Result<Self> {
-        if !(config.uri.starts_with("http://") || config.uri.starts_with("https://")) {
-            return Err(Error::invalid("MLflow uri", format!("`{}`, must begin with http:// or https://", config.uri)));
-        }
-        if !(config.timeout.is_finite() && config.timeout > 0.0) {
-            return Err(Error::invalid("MLflow timeout", format!("{} s, must be above 0", config.timeout)));
-        }
+        config.validate()?;
         let folder = folder.into();
         std::fs::create_dir_all(&folder).map_err(Error::io(&folder))?;
         Ok(Self { config, state: folder.join("mlflow.json"), failures: Arc::default(), thread: None })
