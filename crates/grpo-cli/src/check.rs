@@ -1,6 +1,5 @@
 //! `grpo check`: what would be trained, and on what.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use grpo_core::{Completion, FinishReason, Group, GroupId, LogProbKind, Prompt, Sample};
@@ -38,24 +37,8 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     println!("steps    {}, {} a rollout", settings.steps, settings.mini_batches * settings.grpo.updates_per_rollout);
     println!("run      {}", config.run.display());
     train::is_free(&config.run, &text)?;
-    can_be_made(&config.run)?;
     println!("nothing is wrong with {}", args.config.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// That a folder could be made there: what is there of its path is a folder, and one to write into. Nothing is written.
-fn can_be_made(run: &Path) -> Result<(), Failure> {
-    let whole = std::path::absolute(run).map_err(Failure::input)?;
-    let Some(there) = whole.ancestors().find(|path| path.symlink_metadata().is_ok()) else { return Ok(()) };
-    let found = there.metadata().map_err(|error| Failure::input(format!("run = {}: {}: {error}", run.display(), there.display())))?;
-    let problem = if !found.is_dir() {
-        "is no folder"
-    } else if found.permissions().readonly() {
-        "cannot be written to"
-    } else {
-        return Ok(());
-    };
-    Err(Failure::input(format!("run = {}: {} {problem}", run.display(), there.display())))
 }
 
 fn describe_model(config: &Config, checkpoint: &Checkpoint) {

@@ -73,8 +73,9 @@ pub fn of_run(run: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// That a new run would overwrite nothing.
+/// That a new run could write into its folder, and would overwrite nothing.
 pub fn is_free(run: &Path, text: &str) -> Result<(), Failure> {
+    can_be_made(run)?;
     if checkpoints(run)? > 0 {
         let run = run.display();
         return Err(Failure::input(format!(
@@ -87,6 +88,21 @@ pub fn is_free(run: &Path, text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// That a folder could be made there: what is there of its path is a folder, and one to write into. Nothing is written.
+fn can_be_made(run: &Path) -> Result<(), Failure> {
+    let whole = std::path::absolute(run).map_err(Failure::input)?;
+    let Some(there) = whole.ancestors().find(|path| path.symlink_metadata().is_ok()) else { return Ok(()) };
+    let found = there.metadata().map_err(|error| Failure::input(format!("run = {}: {}: {error}", run.display(), there.display())))?;
+    let problem = if !found.is_dir() {
+        "is no folder"
+    } else if found.permissions().readonly() {
+        "cannot be written to"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::input(format!("run = {}: {} {problem}", run.display(), there.display())))
 }
 
 fn checkpoints(run: &Path) -> Result<usize, Failure> {

@@ -206,7 +206,7 @@ fn a_run_goes_on_only_with_what_it_was_begun_with() {
     let (settings, rows) = (scene.text("run/config.toml"), scene.text("rows.jsonl"));
     for (from, to, named) in [
         ("rank = 4", "rank = 4, alpha = 8.0", "`lora` was "),
-        ("kind = \"exact\"", "kind = \"exact\"\nweight = 2.0", "`rewards` was "),
+        ("kind = \"exact\"", "kind = \"exact\"\nweight = 2.0", "`reward functions` was "),
         ("kind = \"exact\"", "kind = \"exact\"\nfrom = \"boxed\"", "`reward functions` was "),
         ("form = \"raw\"", "form = \"raw\"\nprefix = \"9 \"", "of other prompts or tasks"),
         ("group_size = 4", "group_size = 5", "`group_size` was 4, and is 5 now"),
@@ -252,7 +252,7 @@ fn check_finds_what_train_would_refuse() {
     let scene = Scene::new(3, "");
     let settings = scene.text("settings.toml");
     for (from, to, named) in [
-        ("group_size = 4", "group_size = 1", "wrong.toml:17: group_size = 1, must be at least 2"),
+        ("group_size = 4", "group_size = 1", "wrong.toml:16: group_size = 1, must be at least 2"),
         ("max_tokens = 1", "max_tokens = 1, temperature = 1e-300", "temperature = 0.00000"),
         ("max_tokens = 1", "max_tokens = 1, end_tokens = [999999]", "end_tokens has 999999, must be below the vocabulary"),
         ("form = \"raw\"", "form = \"raw\"\nsystem = \"be brief\"", "wrong.toml:11: system: a raw prompt has no system message"),

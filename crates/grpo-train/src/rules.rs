@@ -50,9 +50,9 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
             self.state.good = if stop.holds(value) { self.state.good + 1 } else { 0 };
         }
         let evaluated = metrics.iter().any(|(name, _)| name.starts_with(HELD_OUT));
-        let skipped = metrics.get("skipped").is_some();
+        let updated = metrics.get("grad_norm").is_some();
         self.unseen.retain(|(rule, metric)| {
-            if if metric.starts_with(HELD_OUT) { !evaluated } else { skipped } {
+            if !(if metric.starts_with(HELD_OUT) { evaluated } else { updated }) {
                 return true;
             }
             if metrics.get(metric).is_none() {
