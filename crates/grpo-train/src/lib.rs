@@ -4,6 +4,7 @@ mod batches;
 mod checkpoint;
 mod clock;
 mod collect;
+mod conclude;
 mod config;
 mod episode;
 mod error;

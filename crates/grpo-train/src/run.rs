@@ -89,15 +89,6 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
         Ok(())
     }
 
-    /// Whether the run was over before it began.
-    pub(crate) fn nothing_left(&self) -> Option<RunEnd> {
-        let over = self.state.used_up || self.is_good_enough() || self.state.step >= self.trainer.config.steps;
-        over.then(|| {
-            tracing::info!("nothing left to do: {} of {} steps are done", self.state.step, self.trainer.config.steps);
-            RunEnd::AlreadyFinished
-        })
-    }
-
     /// The loss of the next step, with the coefficients as they are now.
     pub(crate) fn grpo(&self) -> GrpoConfig {
         let mut config = self.trainer.config.loss();
@@ -202,40 +193,8 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
                 return Err(Error::invalid("gradient", problem));
             }
         }
-        let mut metrics = record.metrics;
-        let finished = self.state.step >= self.trainer.config.steps;
-        let measured = finished || self.trainer.config.evaluation.every.is_some_and(|every| self.state.step.is_multiple_of(every));
-        if measured {
-            metrics.merge(&self.evaluate(policy)?);
-        }
-        self.judge(&metrics);
-        let ended = if finished { Some(RunEnd::Finished) } else { self.is_good_enough().then_some(RunEnd::EarlyStop) };
-        if ended.is_some() && !measured {
-            metrics.merge(&self.evaluate(policy)?);
-        }
-        let ended = ended.or_else(|| self.trainer.stop.is_stopped().then_some(RunEnd::Interrupted));
-        let due = self.trainer.config.checkpoints.as_ref().is_some_and(|c| self.state.step.is_multiple_of(c.every));
-        if due || ended.is_some() {
-            self.save(policy, &metrics)?;
-        }
-        match ended {
-            Some(end) => self.tell_end(end).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Ends a run whose prompts are used up.
-    pub(crate) fn finish(&mut self, policy: &P, end: RunEnd) -> Result<RunEnd> {
-        self.state.used_up = true;
-        let metrics = self.evaluate(policy)?;
-        self.save(policy, &metrics)?;
-        self.tell_end(end)
-    }
-
-    fn tell_end(&mut self, end: RunEnd) -> Result<RunEnd> {
-        let step = self.state.step;
-        self.trainer.observed(|observer| observer.on_end(step, end))?;
-        Ok(end)
+        self.judge(&record.metrics);
+        self.conclude(policy, record.metrics, false)
     }
 
     /// A step failed, and left everything as it was before it: what is there is saved, if it is not yet. If that fails, too, the first error is
@@ -257,18 +216,6 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
             self.reference = Some(renewed(reference, &policy.valid(), &config));
             self.state.renewed = self.state.step;
         }
-    }
-
-    /// Held-out prompts, if there are any.
-    fn evaluate(&mut self, policy: &P) -> Result<Metrics> {
-        let step = self.state.step;
-        let trainer = &mut *self.trainer;
-        if trainer.held_out.is_empty() {
-            return Ok(Metrics::default());
-        }
-        let metrics = self.clock.time("evaluate", || trainer.evaluate(policy))?;
-        trainer.observed(|observer| observer.on_evaluation(step, &metrics))?;
-        Ok(metrics)
     }
 
     /// The batches of a rollout that a checkpoint holds.

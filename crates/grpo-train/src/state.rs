@@ -49,6 +49,8 @@ pub(crate) struct State<T> {
     pub(crate) non_finite: u64,
     /// Steps in a row that were good enough to stop.
     pub(crate) good: u64,
+    /// Whether held-out prompts are to be answered before the next step.
+    pub(crate) owed: bool,
     /// Whether there is no prompt left.
     pub(crate) used_up: bool,
     /// The best checkpoint: its step, and its metric.
@@ -71,6 +73,7 @@ impl<T> State<T> {
             renewed: 0,
             non_finite: 0,
             good: 0,
+            owed: false,
             used_up: false,
             best: None,
             kl: config.kl_coefficient.map(grpo_core::Coefficient::state).transpose()?,

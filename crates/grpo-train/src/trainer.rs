@@ -197,6 +197,11 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
             return Outcome { policy, end: Ok(end) };
         }
         let end = loop {
+            match run.settle(&policy) {
+                Ok(None) => {}
+                Ok(Some(end)) => break Ok(end),
+                Err(error) => break Err(error),
+            }
             match run.update(&policy) {
                 Ok(Some(update)) => {
                     // The one thing that takes the policy cannot fail.
@@ -207,7 +212,7 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
                         Err(error) => break Err(error),
                     }
                 }
-                Ok(None) => break run.finish(&policy, RunEnd::Finished),
+                Ok(None) => break run.finish(&policy),
                 Err(error) => {
                     run.rescue(&policy);
                     break Err(error);

@@ -11,10 +11,10 @@ use burn::module::Module;
 use burn::tensor::Device;
 use grpo_core::{BoxError, Completion, Policy, Reward, RewardFn, Rewards, Sampler, ScoreRequest, Scores, TokenBatch, from_fn};
 use grpo_train::observe::{Observer, RunEnd, StepRecord};
-use grpo_train::{CheckpointConfig, Error, Outcome, Resume, StopFlag, TrainConfig, Trainer, list_checkpoints};
+use grpo_train::{CheckpointConfig, EarlyStop, Error, EvaluationConfig, Outcome, Resume, StopFlag, TrainConfig, Trainer, list_checkpoints};
 
 use crate::files::files;
-use crate::support::{Bigram, Count, Diary, HostSampler, Places, config, policy, prompts, rewards, run, trainer};
+use crate::support::{Bigram, Count, Diary, HostSampler, Places, config, held_out, policy, prompts, rewards, run, trainer};
 
 /// A reward that is broken as long as a switch says so, from its n-th group on.
 struct Broken {
@@ -65,6 +65,66 @@ fn a_reward_that_fails_at_step_7_ends_the_run_and_costs_nothing() {
     assert_eq!(resumed.end.unwrap(), RunEnd::Finished);
     assert_eq!(resumed.policy.values(), unbroken.policy.values());
     assert_eq!(diary.told(), whole.told());
+}
+
+/// A judge of single answers, as evaluations ask for, that is away from a step on as long as a switch says so.
+struct Away(Arc<AtomicBool>);
+
+impl RewardFn<Count> for Away {
+    fn name(&self) -> &str {
+        "places"
+    }
+    fn score(&self, task: &Count, completion: &Completion) -> Result<Reward, BoxError> {
+        Places.score(task, completion)
+    }
+    fn score_group(&self, task: &Count, group: &[Completion]) -> Result<Vec<Reward>, BoxError> {
+        if group.len() == 1 && self.0.load(Ordering::SeqCst) {
+            return Err("the judge is away".into());
+        }
+        group.iter().map(|completion| self.score(task, completion)).collect()
+    }
+}
+
+impl Observer for Away {
+    fn name(&self) -> &str {
+        "away"
+    }
+    fn on_step(&mut self, record: &StepRecord) -> grpo_train::Result<()> {
+        self.0.fetch_or(record.step == 3, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_evaluation_that_fails_costs_no_step_and_is_made_up_for() {
+    let (whole_folder, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let rare = |folder: &std::path::Path| TrainConfig {
+        evaluation: EvaluationConfig { every: Some(2), ..EvaluationConfig::default() },
+        early_stop: Some(EarlyStop { metric: "eval/greedy/reward".to_owned(), at_least: Some(0.0), at_most: None, patience: 3 }),
+        checkpoints: Some(CheckpointConfig { every: 100, ..CheckpointConfig::new(folder) }),
+        ..config(Some(folder))
+    };
+    let (whole, diary) = (Diary::default(), Diary::default());
+    let unbroken = run(rare(whole_folder.path()), Resume::Fresh, &whole, policy(), None);
+    assert_eq!((unbroken.end.unwrap(), whole.pages().steps.len()), (RunEnd::EarlyStop, 6));
+
+    let away = Arc::new(AtomicBool::new(false));
+    let judged = |resume| {
+        Trainer::new(rare(folder.path()), HostSampler, Rewards::new().with(1.0, Away(away.clone())), prompts())
+            .with_held_out(held_out())
+            .with_observer(diary.clone())
+            .with_resume(resume)
+    };
+    let error = judged(Resume::Fresh).with_observer(Away(away.clone())).run(policy()).end.unwrap_err().to_string();
+    assert!(error.contains("the judge is away"), "{error}");
+    assert_eq!(list_checkpoints(folder.path()).unwrap()[0].0, 4, "what was learnt until then is saved");
+    let error = judged(Resume::Newest).run(policy()).end.unwrap_err().to_string();
+    assert!(error.contains("the judge is away"), "still owed: {error}");
+    away.store(false, Ordering::SeqCst);
+    let resumed = judged(Resume::Newest).run(policy());
+    assert_eq!(resumed.end.unwrap(), RunEnd::EarlyStop);
+    assert_eq!(diary.told(), whole.told());
+    assert_eq!(resumed.policy.values(), unbroken.policy.values());
 }
 
 #[test]
