@@ -41,7 +41,7 @@ pub use advantage::{
 pub use config::{
     AcceptedKind, Addition, ClipRange, CountedRows, Divergence, DualClip, EntropySettings, GrpoConfig, KlEstimator, KlGradient, KlPenalty,
     KlPlace, Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, SequenceMask,
-    VespoShape, WeightCap, WeightLevel, WeightNormalisation,
+    VespoShape, WeightCap, WeightLevel, WeightNormalisation, ZeroGradient,
 };
 pub use control::{AdaptiveEntropy, AdaptiveKl, Coefficient, CoefficientState, EntropyState, Schedule};
 pub use error::{BoxError, Error, Result};

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 
 use crate::batch::{Batch, Reference};
-use crate::config::{GrpoConfig, KlEstimator, OldSource};
+use crate::config::{GrpoConfig, KlEstimator, OldSource, ZeroGradient};
 use crate::error::{Error, Result};
 use crate::grad::{accumulate, clip_global_norm};
 use crate::loss::{StepStats, grpo_loss};
@@ -19,14 +19,14 @@ pub struct Update {
     pub metrics: Metrics,
     /// The first parameter whose gradient is not finite, if there is one. The step is then skipped.
     pub non_finite: Option<String>,
-    /// Whether the step is skipped: a gradient is not finite, or all of it is 0 (no group with a spread, no token that takes part).
+    /// Whether the step is skipped: a gradient is not finite, or all of it is 0 (no group with a spread, no token that takes part) and
+    /// [`ZeroGradient`] says so.
     pub skipped: bool,
     gradients: GradientsParams,
 }
 
 impl Update {
-    /// Takes the step. A skipped one gives the policy back as it was, and leaves the optimiser's moments as they are: a gradient of zeros
-    /// would still decay both.
+    /// Takes the step. A skipped one gives the policy back as it was, and leaves the optimiser's moments as they are.
     pub fn apply<P: Module>(self, optimizer: &mut ModuleOptimizer, learning_rate: f64, policy: P) -> P {
         if self.skipped { policy } else { optimizer.step(learning_rate, policy, self.gradients) }
     }
@@ -102,8 +102,7 @@ pub fn gradients<P: Policy + Module>(policy: &P, batches: &[Batch], step: &StepS
     if let Some(norm) = norm.value {
         metrics.extreme("grad_norm", norm, Normaliser::Max);
     }
-    // A gradient of zeros would still decay moments and weights: nothing was taught, nothing moves.
-    let skipped = norm.value.is_none_or(|norm| norm == 0.0);
+    let skipped = norm.value.is_none_or(|norm| norm == 0.0 && config.zero_gradient == ZeroGradient::Skip);
     metrics.extreme("skipped", f64::from(u8::from(skipped)), Normaliser::Max);
     Ok(Update { metrics, non_finite: norm.non_finite, skipped, gradients: sum })
 }

@@ -12,7 +12,7 @@ use common::configs;
 use common::models::{Bigram, LONG, POISON, advantages, batch_of, completion, cut, device, group, groups, policy, short};
 use grpo_core::{
     Advantages, Batch, EntropySettings, Error, GrpoConfig, KlEstimator, Objective, OldLogProbs, Reduction, ReferenceLogProbs,
-    SamplerLogProbs, StepStats, clip_global_norm, gradients, step_stats, to_host,
+    SamplerLogProbs, StepStats, ZeroGradient, clip_global_norm, gradients, step_stats, to_host,
 };
 
 fn unclipped(config: GrpoConfig) -> GrpoConfig {
@@ -193,6 +193,30 @@ fn a_step_whose_gradient_is_exactly_0_is_skipped() {
     let update = gradients(&policy, &dead, &StepStats::of(&dead), &GrpoConfig::default()).unwrap();
     assert_eq!((update.skipped, update.metrics.get("grad_norm"), update.non_finite.clone()), (true, Some(0.0), None));
     assert_eq!(weights(&update.apply(&mut optimizer, 0.1, policy)), before);
+}
+
+/// The moments after one gradient g are (1 − β₁)·g and (1 − β₂)·g²; a step with 0 moves a weight by −lr·m̂/(√v̂ + ε) with m = β₁(1 − β₁)·g, v = β₂(1 − β₂)·g².
+#[test]
+fn a_step_whose_gradient_is_exactly_0_may_be_taken_and_momentum_carries_it() {
+    let dead = [Batch::new(&groups(), &Advantages::PerCompletion(vec![0.0; 7]), 0, &device()).unwrap()];
+    let config = GrpoConfig { zero_gradient: ZeroGradient::Step, ..GrpoConfig::default() };
+    let (mut policy, mut optimizer) = (policy(6, DType::F32), AdamWConfig::new().with_epsilon(1e-12).with_weight_decay(0.0).init());
+    let alive = cut();
+    let start = weights(&policy);
+    policy = gradients(&policy, &alive, &StepStats::of(&alive), &config).unwrap().apply(&mut optimizer, 0.1, policy);
+    let before = weights(&policy);
+    let update = gradients(&policy, &dead, &StepStats::of(&dead), &config).unwrap();
+    assert_eq!((update.skipped, update.metrics.get("skipped"), update.metrics.get("grad_norm")), (false, Some(0.0), Some(0.0)));
+    let after = weights(&update.apply(&mut optimizer, 0.1, policy));
+    // The first step is lr·sign(g); the second is that by β₁/(1 + β₁) · √((1 + β₂)/β₂).
+    let share = 0.9 / 1.9 * (1.999f64 / 0.999).sqrt();
+    let mut moved = 0;
+    for ((start, before), after) in start.iter().zip(&before).zip(&after) {
+        let (first, second) = (before - start, after - before);
+        assert!((second - share * first).abs() < 1e-5, "{first} {second}");
+        moved += usize::from(first != 0.0);
+    }
+    assert!(moved > 3, "{moved} weights moved");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use grpo_core::{
-    BoxError, ClipRange, Estimator, GrpoConfig, KlPenalty, Objective, Reduction, Rewards, RolloutPlan, SamplingParams, Standardise, TokenId,
+    BoxError, ClipRange, Estimator, GrpoConfig, KlPenalty, Objective, Reduction, Rewards, RolloutPlan, SamplingParams, Standardise,
+    TokenId, ZeroGradient,
 };
 use grpo_lm::{Decoder, LoraConfig};
 use grpo_rewards::answer::{ExactAnswer, Extract, LineAnswer, NumericAnswer};
@@ -149,6 +150,7 @@ impl Args {
             kl: (self.beta > 0.0).then(|| KlPenalty::plain_k3(self.beta)),
             reduction: Reduction::SequenceMean,
             max_grad_norm: Some(1.0),
+            zero_gradient: ZeroGradient::Step, // as TRL: momentum goes on over a step of dead groups
             ..GrpoConfig::default()
         }
     }

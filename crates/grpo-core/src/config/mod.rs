@@ -66,6 +66,18 @@ pub enum CountedRows {
     NonEmpty,
 }
 
+/// What a step does whose gradient is exactly 0: every group is dead, or no token takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ZeroGradient {
+    /// It is skipped: nothing was taught, so nothing moves, neither weights nor moments.
+    #[default]
+    Skip,
+    /// It is taken: the optimiser's momentum carries the weights on, moments and weights decay (TRL and whoever calls PyTorch's optimisers
+    /// after every rollout).
+    Step,
+}
+
 /// One term beside the policy term; sums over chosen tokens, see [`Batch::choose`](crate::Batch::choose).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -123,6 +135,8 @@ pub struct GrpoConfig {
     pub updates_per_rollout: usize,
     /// The global gradient norm is scaled down to this. `None`: never.
     pub max_grad_norm: Option<f64>,
+    /// What a step does whose gradient is exactly 0.
+    pub zero_gradient: ZeroGradient,
 }
 
 impl Serialize for GrpoConfig {
@@ -156,6 +170,7 @@ impl Default for GrpoConfig {
             log_ratio_bound: Some(20.0),
             updates_per_rollout: 1,
             max_grad_norm: Some(1.0),
+            zero_gradient: ZeroGradient::Skip,
         }
     }
 }
