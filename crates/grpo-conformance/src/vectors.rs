@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use burn::tensor::Device;
+use burn::tensor::{DType, Device};
+use grpo_kernels::device::computes;
 
 use crate::error::{Error, Result};
 use crate::report::{Checked, Column, Outcome, Report};
@@ -88,12 +89,18 @@ impl Vectors {
     pub fn check(&self, device: &Device, precisions: &[Precision]) -> Result<Report> {
         let precisions = supported(device, precisions)?;
         let mut report = Report { notes: self.notes.clone(), ..Report::default() };
+        if !precisions.contains(&Precision::F64) && !computes(device, DType::F64) {
+            report.notes.push("f64 is left out: the device does not compute it".to_owned());
+        }
         for (name, file) in &self.files {
             file.run(name, device, &precisions, &mut report);
         }
         for file in &self.unknown {
             let outcome = Outcome::Skipped("not supported: this file".to_owned());
             report.checks.push(Checked { file: file.clone(), name: String::new(), column: Column::Reference, outcome });
+        }
+        if !report.checks.iter().any(|check| matches!(check.column, Column::F32 | Column::F64)) {
+            report.notes.push("no check ran on the device: what these files hold is host arithmetic".to_owned());
         }
         Ok(report)
     }

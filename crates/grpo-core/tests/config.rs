@@ -7,7 +7,7 @@ use common::configs::{self, CLIP, every, objectives};
 use grpo_core::{
     Addition, ClipRange, CountedRows, Divergence, DualClip, EntropySettings, Estimator, GrpoConfig, KlEstimator, KlGradient, KlPenalty,
     KlPlace, Objective, OffPolicy, OldSource, OutOfBounds, RatioLevel, Reduction, Rejection, RejectionLevel, SamplerWeight, SequenceMask,
-    Standardise, VespoShape, WeightCap, WeightLevel, WeightNormalisation,
+    Standardise, VespoShape, WeightCap, WeightLevel, WeightNormalisation, ZeroGradient,
 };
 
 /// The message names the field, and says what is in the way.
@@ -318,6 +318,7 @@ fn the_default_is_what_it_says() {
         log_ratio_bound,
         updates_per_rollout,
         max_grad_norm,
+        zero_gradient,
     } = GrpoConfig::default();
     assert_eq!(estimator, Estimator::Standardise(Standardise::default()));
     assert_eq!((ratio, objective), (RatioLevel::Token, Objective::clipped(ClipRange { low: 0.2, high: 0.2 })));
@@ -326,6 +327,7 @@ fn the_default_is_what_it_says() {
     assert_eq!(off_policy, OffPolicy::default());
     assert_eq!((reduction, counted_rows, length_epsilon), (Reduction::TokenMean, CountedRows::All, 0.0));
     assert_eq!((log_ratio_bound, updates_per_rollout, max_grad_norm), (Some(20.0), 1, Some(1.0)));
+    assert_eq!(zero_gradient, ZeroGradient::Skip);
     let OffPolicy { old, weight, rejection, sequence_mask, max_staleness, accept } = off_policy;
     assert_eq!((old, weight, rejection), (OldSource::Trainer, None, None));
     assert_eq!((sequence_mask, max_staleness, accept), (None, None, grpo_core::AcceptedKind::Tempered));

@@ -26,7 +26,7 @@ pub(super) const BACKENDS: &[Backend] = &[
         forms: &["wgpu", "wgpu:discrete:0", "wgpu:integrated:0", "wgpu:virtual:0", "wgpu:cpu"],
         open: WGPU,
     },
-    Backend { name: "dx12", feature: "wgpu", forms: &["dx12"], open: DX12 },
+    Backend { name: "dx12", feature: "wgpu, on Windows", forms: &["dx12"], open: DX12 },
     Backend { name: "vulkan", feature: "vulkan", forms: &["vulkan"], open: VULKAN },
     Backend { name: "metal", feature: "metal", forms: &["metal"], open: METAL },
     Backend { name: "webgpu", feature: "webgpu", forms: &["webgpu"], open: WEBGPU },
@@ -53,7 +53,11 @@ switched!(TCH, "tch", |rest| {
     Some(grpo_tch::device(on).map(|d| (d, grpo_tch::probe as _)))
 });
 switched!(WGPU, "wgpu", |rest| by_wgpu(grpo_wgpu::Api::Auto, rest));
-switched!(DX12, "wgpu", |rest| by_wgpu(grpo_wgpu::Api::Dx12, rest));
+// There is no DirectX elsewhere.
+#[cfg(all(feature = "wgpu", windows))]
+const DX12: Option<Open> = Some(|rest| by_wgpu(grpo_wgpu::Api::Dx12, rest));
+#[cfg(not(all(feature = "wgpu", windows)))]
+const DX12: Option<Open> = None;
 switched!(VULKAN, "vulkan", |rest| by_wgpu(grpo_wgpu::Api::Vulkan, rest));
 switched!(METAL, "metal", |rest| by_wgpu(grpo_wgpu::Api::Metal, rest));
 switched!(WEBGPU, "webgpu", |rest| by_wgpu(grpo_wgpu::Api::WebGpu, rest));

@@ -14,7 +14,7 @@
 //! | `ndarray` | the CPU, by ndarray | `ndarray` |
 //! | `tch`, `tch:cuda:0` | LibTorch: the CPU, an NVIDIA GPU | `tch` |
 //! | `wgpu`, `wgpu:discrete:0`, `wgpu:integrated:0`, `wgpu:virtual:0`, `wgpu:cpu` | WGPU: the best adapter, or one of a kind | `wgpu` |
-//! | `dx12` and the same endings | the same, by DirectX 12 alone | `wgpu` |
+//! | `dx12` and the same endings | the same, by DirectX 12 alone | `wgpu`, on Windows |
 //! | `vulkan`, `metal`, `webgpu` and the same endings | the same, by this API alone | `vulkan`, `metal`, `webgpu` |
 //! | `cuda`, `cuda:0` | CubeCL's CUDA, never run | `cuda` |
 //!
@@ -44,7 +44,10 @@ pub enum Error {
         compiled: String,
     },
     /// A backend that this program was built without.
-    #[error("device `{name}` is not compiled in: build with `--features {feature}`; compiled in: {compiled}")]
+    #[error(
+        "device `{name}` is not compiled in: it needs the feature `{feature}` of grpo-device (`--features {}`); compiled in: {compiled}",
+        flag(feature)
+    )]
     NotCompiled {
         /// The name that was given.
         name: String,
@@ -61,6 +64,15 @@ pub enum Error {
         /// The names that are compiled in.
         compiled: String,
     },
+}
+
+/// How a program of this workspace is built with a backend's feature: they forward those of the four backends, and not the further APIs of wgpu.
+fn flag(feature: &str) -> String {
+    match feature {
+        "flex" | "ndarray" | "tch" | "wgpu" => feature.to_owned(),
+        "wgpu, on Windows" => "wgpu".to_owned(),
+        further => format!("wgpu,grpo-device/{further}"),
+    }
 }
 
 /// The names of the backends that are compiled in.
@@ -81,7 +93,12 @@ pub fn open(name: &str) -> Result<Device, Error> {
 /// # Errors
 /// As [`open`].
 pub fn probe(name: &str) -> Result<Capabilities, Error> {
-    find(name).map(|(device, probe)| probe(&device))
+    let (head, _) = name.split_once(':').unwrap_or((name, ""));
+    let (device, probe) = find(name)?;
+    // One backend answers to several names.
+    let name = BACKENDS.iter().map(|backend| backend.name).find(|known| *known == head);
+    let found = probe(&device);
+    Ok(Capabilities { name: name.unwrap_or(found.name), ..found })
 }
 
 /// A device and how to probe it.

@@ -22,7 +22,7 @@ pub fn device() -> Result<Device, DeviceError> {
     working(NAME, Device::flex())
 }
 
-/// Finds out what a device can do, by doing it: each float type is used in a small product, not only asked for.
+/// Finds out what a device can do, by doing it: each float type is used in a product and some functions, not only asked for.
 pub fn probe(device: &Device) -> Capabilities {
     Capabilities::probe_host(NAME, device)
 }

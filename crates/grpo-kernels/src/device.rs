@@ -29,7 +29,7 @@ pub enum DeviceError {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// The backend's name, as `--device` takes it.
+    /// The backend's name.
     pub name: &'static str,
     /// What computes: the processor or the graphics adapter, by its own name where it has one.
     pub adapter: String,
@@ -51,7 +51,8 @@ impl Capabilities {
     /// The same for a device on the host's processor, which shares the host's memory.
     pub fn probe_host(name: &'static str, device: &Device) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let adapter = format!("{}, {threads} threads", std::env::consts::ARCH);
+        let processor = host_processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+        let adapter = format!("{processor}, {threads} threads");
         Self { memory: host_memory(), ..Self::probe(name, adapter, device) }
     }
 
@@ -95,6 +96,13 @@ pub fn computes(device: &Device, dtype: DType) -> bool {
         got.try_into_vec_as::<f64>().is_ok_and(|got| got.iter().zip(want).all(|(got, want)| (got - want).abs() <= tolerance * want))
     };
     catch_unwind(AssertUnwindSafe(compute)).unwrap_or(false)
+}
+
+/// The name that the host's processor gives itself, on Linux.
+fn host_processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// The host's memory, on Linux.

@@ -14,7 +14,7 @@ pub use grpo_kernels::device::{Capabilities, DeviceError};
 
 const NAME: &str = "ndarray";
 
-/// What it does otherwise than flex. Each is a case of the conformance suite or an exclusion of `tests/conformance.rs`.
+/// What it lacks. Where single operations differ, `tests/conformance.rs` excludes them with the reason.
 const DEVIATIONS: &[&str] = &["computes neither f16 nor bf16"];
 
 /// The CPU, without autodiff. For training: `device()?.autodiff()`.
@@ -27,7 +27,7 @@ pub fn device() -> Result<Device, DeviceError> {
     working(NAME, device)
 }
 
-/// Finds out what a device can do, by doing it: each float type is used in a small product, not only asked for.
+/// Finds out what a device can do, by doing it: each float type is used in a product and some functions, not only asked for.
 pub fn probe(device: &Device) -> Capabilities {
     Capabilities::probe_host(NAME, device).with_deviations(DEVIATIONS)
 }

@@ -59,7 +59,7 @@ pub fn device(on: On) -> Result<Device, DeviceError> {
             // burn panics on a GPU that is not there.
             let there = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
             if index >= there {
-                let problem = format!("LibTorch sees {there} CUDA devices");
+                let problem = format!("LibTorch sees {there} CUDA devices (one that is installed without CUDA sees none)");
                 return Err(DeviceError::Absent { name: on.to_string(), problem });
             }
             #[expect(deprecated, reason = "asked for by name; burn 0.22 is the last release that has it")]
@@ -69,7 +69,7 @@ pub fn device(on: On) -> Result<Device, DeviceError> {
     working(&on.to_string(), device)
 }
 
-/// Finds out what a device can do, by doing it: each float type is used in a small product, not only asked for.
+/// Finds out what a device can do, by doing it: each float type is used in a product and some functions, not only asked for.
 pub fn probe(device: &Device) -> Capabilities {
     let name = format!("{device:?}");
     let found = if name.contains("Cuda") { Capabilities::probe(NAME, name, device) } else { Capabilities::probe_host(NAME, device) };

@@ -8,7 +8,7 @@
 //! # Ok::<(), grpo_wgpu::DeviceError>(())
 //! ```
 //!
-//! Which API is used is wgpu's choice, and shaders are WGSL. The features `vulkan` and `metal` give shaders of the API itself and
+//! Which API is used is wgpu's choice, OpenGL where there is nothing else, and shaders are WGSL. The features `vulkan` and `metal` give shaders of the API itself and
 //! devices that are pinned to it; `webgpu` is the browser's. `cuda` is CubeCL's own CUDA backend, which computes with the same kernels.
 
 #![forbid(unsafe_code)]
@@ -107,7 +107,7 @@ pub fn device_by(api: Api, kind: DeviceKind) -> Result<Device, DeviceError> {
     }
 }
 
-/// The NVIDIA GPU of this number by CubeCL's CUDA backend. It was neither compiled nor run here: there is no such GPU.
+/// The NVIDIA GPU of this number by CubeCL's CUDA backend. It was type-checked, never linked or run: there was no such GPU.
 ///
 /// # Errors
 /// No such GPU, a device that does not compute.
@@ -121,8 +121,8 @@ pub fn cuda(index: usize) -> Result<Device, DeviceError> {
     }
 }
 
-/// Finds out what a device can do, by doing it: each float type is used in a small product, not only asked for. wgpu does not tell how much memory an
-/// adapter has.
+/// Finds out what a device can do, by doing it: each float type is used in a product and some functions, not only asked for. burn tells neither how
+/// much memory an adapter has nor which API drives it.
 pub fn probe(device: &Device) -> Capabilities {
     let adapter = device.clone().inner().identity().map_or_else(|| format!("{device:?}"), |identity| identity.name);
     Capabilities::probe(NAME, adapter, device).with_deviations(DEVIATIONS)

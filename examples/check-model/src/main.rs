@@ -40,8 +40,12 @@ struct Args {
     #[arg(long, value_name = "DEVICE", default_value = "flex")]
     device: String,
     /// Only so many prompts, from the first on: on software Vulkan one takes minutes.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_1)]
     prompts: Option<usize>,
+}
+
+fn at_least_1(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n >= 1).ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 fn main() -> ExitCode {

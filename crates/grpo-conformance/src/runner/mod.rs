@@ -110,6 +110,9 @@ fn parse<C: Golden + DeserializeOwned + 'static>(text: &str) -> std::result::Res
     if file.format != 1 {
         return Err(format!("format is {}, must be 1", file.format));
     }
+    if file.cases.is_empty() && file.schedules.is_empty() {
+        return Err("no case, must be at least one".to_owned());
+    }
     let named = |case: &dyn Common, problem| format!("case `{}`: {problem}", case.name());
     file.cases.iter().try_for_each(|case| case.validate().map_err(|p| named(case, p)))?;
     file.schedules.iter().try_for_each(|case| case.validate().map_err(|p| named(case, p)))?;
