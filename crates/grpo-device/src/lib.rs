@@ -95,10 +95,12 @@ pub fn open(name: &str) -> Result<Device, Error> {
 pub fn probe(name: &str) -> Result<Capabilities, Error> {
     let (head, _) = name.split_once(':').unwrap_or((name, ""));
     let (device, probe) = find(name)?;
-    // One backend answers to several names.
-    let name = BACKENDS.iter().map(|backend| backend.name).find(|known| *known == head);
-    let found = probe(&device);
-    Ok(Capabilities { name: name.unwrap_or(found.name), ..found })
+    let mut found = probe(&device);
+    // One crate may stand behind several names.
+    if let Some(backend) = BACKENDS.iter().find(|backend| backend.name == head) {
+        found.name = backend.name;
+    }
+    Ok(found)
 }
 
 /// A device and how to probe it.
