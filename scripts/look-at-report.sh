@@ -4,6 +4,7 @@
 set -euo pipefail
 
 [ $# -eq 2 ] || { sed -n '2,3p' "$0" >&2; exit 2; }
+[ -f "$1" ] || { echo "look-at-report: $1 is no file" >&2; exit 2; }
 report="$(realpath "$1")"
 mkdir -p "$2"
 out="$(cd "$2" && pwd)"

@@ -80,8 +80,8 @@ pub struct EvalArgs {
     /// A run's folder, or a file of settings.
     pub of: PathBuf,
     /// At most so many of the held-out prompts, from the first on.
-    #[arg(long, value_name = "N")]
-    pub limit: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
     /// Sampled answers a prompt besides the greedy one, for pass@k and the majority vote.
     #[arg(long, value_name = "N")]
     pub samples: Option<usize>,

@@ -25,19 +25,22 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     }
     if let (Some(first), Ok(tokenizer)) = (prompts.train.first(), data::tokenizer(&checkpoint)) {
         let text = tokenizer.decode_with_special(&first.tokens).map_err(Failure::input)?;
-        println!("first    {text:?}");
-        println!("answer   {:?}", first.task.answer);
+        say!("first    {text:?}");
+        say!("answer   {:?}", first.task.answer);
         describe_rewards(&config, first)?;
     }
     let settings = &config.train;
-    println!(
+    say!(
         "rollout  {} prompts × {} completions of at most {} tokens, temperature {}",
-        settings.prompts, settings.group_size, settings.sampling.max_tokens, settings.sampling.temperature
+        settings.prompts,
+        settings.group_size,
+        settings.sampling.max_tokens,
+        settings.sampling.temperature
     );
-    println!("steps    {}, {} a rollout", settings.steps, settings.mini_batches * settings.grpo.updates_per_rollout);
-    println!("run      {}", config.run.display());
+    say!("steps    {}, {} a rollout", settings.steps, settings.mini_batches * settings.grpo.updates_per_rollout);
+    say!("run      {}", config.run.display());
     train::is_free(&config.run, &text)?;
-    println!("nothing is wrong with {}", args.config.display());
+    say!("nothing is wrong with {}", args.config.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -48,13 +51,13 @@ fn describe_model(config: &Config, checkpoint: &Checkpoint) {
         None => "every weight is trained".to_owned(),
     };
     let context = checkpoint.config.max_position_embeddings;
-    println!("model    {}: {:.1} million weights, context {context}; {trained}", config.model.path, weights as f64 / 1e6);
+    say!("model    {}: {:.1} million weights, context {context}; {trained}", config.model.path, weights as f64 / 1e6);
 }
 
 fn describe_prompts(what: &str, prompts: &[Prompt<Task>]) {
     let lengths = prompts.iter().map(|prompt| prompt.tokens.len());
     let (low, high) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
-    println!("{what:<8} {} prompts of {low} to {high} tokens", prompts.len());
+    say!("{what:<8} {} prompts of {low} to {high} tokens", prompts.len());
 }
 
 /// The rewards, and what they say of the right answer: a reward that refuses it could teach nothing.
@@ -62,7 +65,7 @@ fn describe_rewards(config: &Config, prompt: &Prompt<Task>) -> Result<(), Failur
     let functions = rewards::build(config)?;
     let weights: Vec<String> =
         functions.names().iter().zip(&config.rewards).map(|(name, reward)| format!("{} × {name}", reward.weight)).collect();
-    println!("rewards  {}", weights.join(" + "));
+    say!("rewards  {}", weights.join(" + "));
     let Some(text) = rewards::right_answer(config, &prompt.task) else { return Ok(()) };
     let sample = Sample {
         tokens: vec![0],
@@ -77,9 +80,6 @@ fn describe_rewards(config: &Config, prompt: &Prompt<Task>) -> Result<(), Failur
     let group = Group::new(GroupId(0), prompt.clone(), vec![completion]).map_err(Failure::run)?;
     let table = functions.score(&[group]).map_err(Failure::input)?;
     let total = table.totals().first().copied().flatten();
-    println!(
-        "         the completion {text:?} earns {}",
-        total.map_or("nothing: no function applies".to_owned(), |total| total.to_string())
-    );
+    say!("         the completion {text:?} earns {}", total.map_or("nothing: no function applies".to_owned(), |total| total.to_string()));
     Ok(())
 }

@@ -12,11 +12,11 @@ use crate::train::{Ready, of_run};
 /// Answers held-out prompts, and says what the answers were worth.
 pub fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let is_run = args.of.is_dir();
-    let mut config = if is_run { of_run(&args.of)? } else { Config::load(&args.of)?.0 };
+    let mut config = if is_run { of_run(&args.of)?.0 } else { Config::load(&args.of)?.0 };
     if config.data.test.is_none() {
         return Err(Failure::input("no held-out prompts: set `test` in [data]"));
     }
-    config.data.test_limit = args.limit.or(config.data.test_limit);
+    config.data.test_limit = args.limit.map(|limit| limit as usize).or(config.data.test_limit);
     let evaluation = &mut config.train.evaluation;
     if let Some(samples) = args.samples {
         evaluation.samples = samples;
@@ -34,14 +34,14 @@ pub fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if args.json {
         let mut line: Map<String, Value> = metrics.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
         line.insert("step".to_owned(), json!(step));
-        println!("{}", Value::Object(line));
+        say!("{}", Value::Object(line));
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{}, after {step} steps", args.of.display());
+    say!("{}, after {step} steps", args.of.display());
     for (name, value) in metrics.iter().filter(|(name, _)| !name.ends_with("/low") && !name.ends_with("/high")) {
         let bound = |end: &str| metrics.get(&format!("{name}/{end}"));
         let interval = bound("low").zip(bound("high")).map_or(String::new(), |(low, high)| format!("  ({low:.3} to {high:.3})"));
-        println!("{name:<32} {value:.3}{interval}");
+        say!("{name:<32} {value:.3}{interval}");
     }
     Ok(ExitCode::SUCCESS)
 }

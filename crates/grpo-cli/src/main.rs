@@ -8,6 +8,9 @@
 //! grpo eval runs/additions                      answers held-out prompts with the newest checkpoint
 //! ```
 
+#[macro_use]
+mod say;
+
 mod args;
 mod check;
 mod config;
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            complain!("error: {failure}");
             failure.code()
         }
     }

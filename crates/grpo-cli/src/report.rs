@@ -15,7 +15,7 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let files = RunFiles::read(&args.run).map_err(Failure::input)?;
     write_report(&args.run, &to).map_err(Failure::run)?;
     let of = files.steps.map_or(String::new(), |steps| format!(" of {steps}"));
-    println!("{}: {}{of} steps", to.display(), files.metrics.len());
+    say!("{}: {}{of} steps", to.display(), files.metrics.len());
     for finding in examine(&files) {
         let word = match finding.level {
             Level::Alarm => "ALARM",
@@ -23,10 +23,10 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
             Level::Good => "good",
             _ => "unknown",
         };
-        println!("{word:>8}  {}: {}", finding.what, finding.verdict);
+        say!("{word:>8}  {}: {}", finding.what, finding.verdict);
     }
     if args.parquet {
-        println!("{}", write_parquet(&args.run).map_err(Failure::input)?.display());
+        say!("{}", write_parquet(&args.run).map_err(Failure::input)?.display());
     }
     Ok(ExitCode::SUCCESS)
 }

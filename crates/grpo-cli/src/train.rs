@@ -1,13 +1,13 @@
 //! `grpo train` and `grpo resume`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use grpo_lm::{Checkpoint, Decoder, LmSampler};
-use grpo_train::observe::{Observer, RunEnd};
-use grpo_train::{Outcome, Resume, Shuffled, StopFlag, Trainer, list_checkpoints};
+use grpo_train::observe::{Observer, RunEnd, RunInfo};
+use grpo_train::{Outcome, Resume, Shuffled, StopFlag, Trainer};
 
 use crate::args::{ResumeArgs, TrainArgs};
 use crate::config::{COPY, Config};
@@ -24,67 +24,92 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     }
     is_free(&config.run, &text)?;
     if config.run.join("metrics.jsonl").exists() {
-        println!("{}: the logs of a run without checkpoints are there; they are written anew", config.run.display());
+        say!("{}: the logs of a run without checkpoints are there; they are written anew", config.run.display());
     }
-    let ready = Ready::new(config)?;
-    let (run, copy) = (&ready.config.run, ready.config.run.join(COPY));
-    let written = std::fs::create_dir_all(run).and_then(|()| std::fs::write(&copy, text));
-    written.map_err(|error| Failure::input(format!("{}: {error}", copy.display())))?;
-    ready.run(Resume::Fresh)
+    Ready::new(config)?.run(Resume::Fresh, Some(text))
 }
 
 /// Goes on with a run.
 pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
-    let mut config = of_run(&args.run)?;
+    let (mut config, text) = of_run(&args.run)?;
     if let Some(steps) = args.steps {
         config.train.steps = steps;
         config.train.validate().map_err(Failure::input)?;
     }
-    if checkpoints(&config.run)? == 0 {
+    if !has_checkpoint(&config.run)? {
         return Err(Failure::input(format!("{} has no checkpoint to resume from: begin it with `grpo train`", config.run.display())));
     }
-    let ready = Ready::new(config)?;
-    if let Some(steps) = args.steps {
-        extend(&ready.config.run.join(COPY), steps)?;
-    }
-    ready.run(Resume::Newest)
+    let settings = args.steps.map(|steps| extended(&text, steps)).transpose()?;
+    Ready::new(config)?.run(Resume::Newest, settings)
 }
 
-/// Keeps the new number of steps, so that the run goes on to it however often it is stopped.
-fn extend(copy: &Path, steps: u64) -> Result<(), Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", copy.display()));
-    let text = std::fs::read_to_string(copy).map_err(|error| wrong(&error))?;
-    let mut settings: toml::Table = text.parse().map_err(|error| wrong(&error))?;
-    if let Some(toml::Value::Table(train)) = settings.get_mut("train") {
-        train.insert("steps".to_owned(), i64::try_from(steps).map_err(|error| wrong(&error))?.into());
+/// The settings with another number of steps. What else stands there stays, comments included.
+fn extended(text: &str, steps: u64) -> Result<String, Failure> {
+    let mut table = "";
+    let mut lines: Vec<String> = Vec::new();
+    let mut found = false;
+    for line in text.lines() {
+        if line.starts_with('[') {
+            table = line.trim();
+        }
+        let sets = line.split_once('=').is_some_and(|(key, _)| key.trim() == "steps") && table.starts_with("[train]");
+        let comment = line.split_once('#').map_or(String::new(), |(_, comment)| format!(" #{comment}"));
+        lines.push(if sets { format!("steps = {steps}{comment}") } else { line.to_owned() });
+        found |= sets;
     }
-    let beside = copy.with_extension("toml.new");
-    std::fs::write(&beside, settings.to_string()).and_then(|()| std::fs::rename(&beside, copy)).map_err(|error| wrong(&error))
+    if found {
+        return Ok(lines.join("\n") + "\n");
+    }
+    // Written some other way, or not at all.
+    let mut settings: toml::Table = text.parse().map_err(Failure::input)?;
+    if let Some(toml::Value::Table(train)) = settings.get_mut("train") {
+        train.insert("steps".to_owned(), i64::try_from(steps).map_err(Failure::input)?.into());
+    }
+    Ok(settings.to_string())
+}
+
+/// Keeps a run's settings in its folder. A run that does not start, because another one holds the folder or because it is refused, changes nothing.
+struct Settings {
+    copy: PathBuf,
+    text: String,
+}
+
+impl Observer for Settings {
+    fn name(&self) -> &str {
+        "settings"
+    }
+
+    fn on_start(&mut self, _run: &RunInfo) -> grpo_train::Result<()> {
+        let beside = self.copy.with_extension("toml.new");
+        let written = std::fs::write(&beside, &self.text).and_then(|()| std::fs::rename(&beside, &self.copy));
+        written.map_err(grpo_train::Error::io(&self.copy))
+    }
 }
 
 /// The settings that a run was begun with, and the number of steps it was last told.
-pub fn of_run(run: &Path) -> Result<Config, Failure> {
+pub fn of_run(run: &Path) -> Result<(Config, String), Failure> {
     let copy = run.join(COPY);
     if !copy.is_file() {
         return Err(Failure::input(format!("{} has no {COPY}, must be the folder of a run of `grpo train`", run.display())));
     }
-    let (mut config, _) = Config::load(&copy)?;
+    let (mut config, text) = Config::load(&copy)?;
     config.move_to(run.to_owned());
-    Ok(config)
+    Ok((config, text))
 }
 
 /// That a new run could write into its folder, and would overwrite nothing.
 pub fn is_free(run: &Path, text: &str) -> Result<(), Failure> {
     can_be_made(run)?;
-    if checkpoints(run)? > 0 {
+    if has_checkpoint(run)? {
         let run = run.display();
         return Err(Failure::input(format!(
             "{run} holds checkpoints of a run: go on with it by `grpo resume {run}`, or name another folder"
         )));
     }
-    match std::fs::read_to_string(run.join(COPY)) {
-        Ok(other) if other != text => {
-            Err(Failure::input(format!("{} holds a run with other settings: name another folder", run.display())))
+    let learnt = run.join("metrics.jsonl").metadata().is_ok_and(|logs| logs.len() > 0);
+    match data::text_of(&run.join(COPY)) {
+        Ok(other) if learnt && other != text => {
+            Err(Failure::input(format!("{} holds the logs of a run with other settings: name another folder", run.display())))
         }
         _ => Ok(()),
     }
@@ -105,8 +130,8 @@ fn can_be_made(run: &Path) -> Result<(), Failure> {
     Err(Failure::input(format!("run = {}: {} {problem}", run.display(), there.display())))
 }
 
-fn checkpoints(run: &Path) -> Result<usize, Failure> {
-    list_checkpoints(run.join("checkpoints")).map(|found| found.len()).map_err(Failure::input)
+fn has_checkpoint(run: &Path) -> Result<bool, Failure> {
+    grpo_train::has_checkpoint(run.join("checkpoints")).map_err(Failure::input)
 }
 
 /// Everything that a run needs, read and checked.
@@ -136,21 +161,27 @@ impl Ready {
         // Prompts and answers are the source's to compare, frozen weights the trainer's.
         let written = |value: serde_json::Result<serde_json::Value>| value.map_err(Failure::run);
         let lora = written(serde_json::to_value(&config.model.lora))?;
+        let asked = written(serde_json::to_value(&config.prompt))?;
         let judged = written(serde_json::to_value(&config.rewards))?;
         let trainer = Trainer::new(train, LmSampler::with_tokenizer(tokenizer.clone()), rewards, source)
             .with_held_out(prompts.test)
             .with_answers(rewards::answers(&config))
             .with_setting("lora", lora)
+            .with_setting("prompt", asked)
             .with_setting("reward functions", judged)
             .with_decoder(move |tokens| tokenizer.decode_with_special(tokens).unwrap_or_default());
         Ok(Self { config, policy, trainer, checkpoint })
     }
 
     /// Trains to the end, or until something ends it.
-    fn run(self, resume: Resume) -> Result<ExitCode, Failure> {
+    /// `settings` are kept in its folder once it holds that.
+    fn run(self, resume: Resume, settings: Option<String>) -> Result<ExitCode, Failure> {
         let Self { config, policy, trainer, checkpoint } = self;
         let mut trainer = trainer.with_resume(resume).with_stop(stop_at_ctrl_c()?);
         let begun = Arc::new(AtomicBool::new(false));
+        if let Some(text) = settings {
+            trainer = trainer.with_observer(Settings { copy: config.run.join(COPY), text });
+        }
         for observer in observers(&config, &begun)? {
             trainer = trainer.with_observer(observer);
         }
@@ -158,24 +189,24 @@ impl Ready {
         let Outcome { policy, end } = trainer.run(policy);
         match end {
             Ok(RunEnd::Interrupted) => {
-                println!("stopped and saved; `grpo resume {run}` goes on");
+                say!("stopped and saved; `grpo resume {run}` goes on");
                 Ok(ExitCode::from(INTERRUPTED))
             }
             Ok(end) => {
                 if end == RunEnd::AlreadyFinished {
                     let copy = config.run.join(COPY);
-                    println!(
+                    say!(
                         "nothing is left to do: all steps are done (`--steps N` adds some), or early_stop ended the run (another rule, or none, in {} lets it go on)",
                         copy.display()
                     );
                 }
                 let written = model::save(&config, &policy, checkpoint)?;
-                println!("what was learnt is in {}", written.display());
+                say!("what was learnt is in {}", written.display());
                 Ok(ExitCode::SUCCESS)
             }
             // It was refused before anything was computed: to do the same again would not help.
             Err(error) if !begun.load(Ordering::SeqCst) => Err(Failure::input(error)),
-            Err(error) if checkpoints(&config.run)? > 0 => {
+            Err(error) if has_checkpoint(&config.run)? => {
                 Err(Failure::run(format!("{error}\nthe steps before it are saved: `grpo resume {run}` goes on from there")))
             }
             Err(error) => Err(Failure::run(error)),
@@ -189,7 +220,7 @@ fn observers(config: &Config, begun: &Arc<AtomicBool>) -> Result<Vec<Box<dyn Obs
     // The bar and the printed lines share a terminal, so the voice has both.
     let bar = std::mem::replace(&mut observe.progress, false);
     let mut observers = observe.observers(&config.run).map_err(Failure::input)?;
-    observers.insert(0, Box::new(Voice::new(bar, config.observe.report.then(|| config.run.join("report.html")), begun.clone())));
+    observers.push(Box::new(Voice::new(bar, config.observe.report.then(|| config.run.join("report.html")), begun.clone())));
     Ok(observers)
 }
 
@@ -201,8 +232,8 @@ fn stop_at_ctrl_c() -> Result<StopFlag, Failure> {
         if asked.swap(true, Ordering::SeqCst) {
             std::process::exit(AT_ONCE);
         }
-        eprintln!("finishing the step and saving; once more stops at once");
         flag.stop();
+        complain!("finishing the step and saving; once more stops at once");
     };
     ctrlc::set_handler(handler).map_err(Failure::run)?;
     Ok(stop)

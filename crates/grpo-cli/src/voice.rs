@@ -30,7 +30,7 @@ impl Voice {
 
     /// Above the bar.
     fn say(&self, line: &str) {
-        self.progress.as_ref().map_or_else(ProgressBar::hidden, Progress::bar).suspend(|| println!("{line}"));
+        self.progress.as_ref().map_or_else(ProgressBar::hidden, Progress::bar).suspend(|| say!("{line}"));
     }
 
     fn bar(&mut self, mut tell: impl FnMut(&mut Progress) -> Result<()>) -> Result<()> {
@@ -44,6 +44,7 @@ impl Observer for Voice {
     }
 
     fn on_start(&mut self, run: &RunInfo) -> Result<()> {
+        // The last to be told of the start: all others could write.
         self.begun.store(true, Ordering::SeqCst);
         self.steps = run.steps;
         self.bar(|bar| bar.on_start(run))
@@ -79,7 +80,7 @@ impl Observer for Voice {
             _ => "stopped",
         };
         let report = self.report.as_ref().map_or(String::new(), |report| format!("; report: {}", report.display()));
-        println!("{how} after {step} steps{report}");
+        say!("{how} after {step} steps{report}");
         Ok(())
     }
 }

@@ -181,6 +181,11 @@ fn a_run_that_was_given_more_steps_keeps_them_however_it_is_stopped() {
     said(&scene.grpo(&["train", "settings.toml"]), 0);
     said(&scene.grpo(&["resume", "run", "--steps", "5"]), 0);
     assert_eq!(scene.lines("run/metrics.jsonl").len(), 5);
+    assert_eq!(
+        scene.text("run/config.toml"),
+        scene.text("settings.toml").replace("steps = 3", "steps = 5"),
+        "all else stays as it was written"
+    );
     // As a kill would leave it: the newest checkpoint is that of step 4.
     std::fs::remove_dir_all(scene.path("run/checkpoints/step-5")).unwrap();
     let (out, _) = said(&scene.grpo(&["resume", "run"]), 0);
@@ -208,12 +213,14 @@ fn a_run_goes_on_only_with_what_it_was_begun_with() {
         ("rank = 4", "rank = 4, alpha = 8.0", "`lora` was "),
         ("kind = \"exact\"", "kind = \"exact\"\nweight = 2.0", "`reward functions` was "),
         ("kind = \"exact\"", "kind = \"exact\"\nfrom = \"boxed\"", "`reward functions` was "),
-        ("form = \"raw\"", "form = \"raw\"\nprefix = \"9 \"", "of other prompts or tasks"),
+        ("form = \"raw\"", "form = \"raw\"\nprefix = \"9 \"", "`prompt` was "),
         ("group_size = 4", "group_size = 5", "`group_size` was 4, and is 5 now"),
     ] {
         std::fs::write(scene.path("run/config.toml"), settings.replace(from, to)).unwrap();
+        let changed = scene.text("run/config.toml");
         let (_, error) = said(&scene.grpo(&["resume", "run", "--steps", "5"]), 2);
         assert!(error.contains(named), "{to}: {error}");
+        assert_eq!(scene.text("run/config.toml"), changed, "what is refused changes nothing");
     }
     std::fs::write(scene.path("run/config.toml"), settings).unwrap();
     std::fs::write(scene.path("rows.jsonl"), rows.replace("#### 1", "#### 2")).unwrap();
@@ -271,6 +278,27 @@ fn check_finds_what_train_would_refuse() {
     std::fs::write(scene.path("run"), "a file").unwrap();
     let (_, error) = said(&scene.grpo(&["check", "settings.toml"]), 2);
     assert!(error.contains("run is no folder"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_goes_on_where_nobody_listens() {
+    let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let scene = Scene::new(4, "");
+    let status = scene.command(&["train", "settings.toml"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!((status.code(), scene.lines("run/metrics.jsonl").len()), (Some(0), 4));
+    assert_eq!(scene.command(&["check", "settings.toml"]).stdout(full()).stderr(full()).status().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_run_without_a_finished_checkpoint_is_begun_again() {
+    let scene = Scene::new(2, "");
+    said(&scene.grpo(&["train", "settings.toml"]), 0);
+    std::fs::remove_file(scene.path("run/checkpoints/step-2/complete")).unwrap();
+    let (_, error) = said(&scene.grpo(&["resume", "run"]), 2);
+    assert!(error.contains("begin it with `grpo train`"), "{error}");
+    let (out, _) = said(&scene.grpo(&["train", "settings.toml"]), 0);
+    assert!(out.contains("written anew") && out.contains("finished after 2 steps"), "{out}");
 }
 
 #[test]

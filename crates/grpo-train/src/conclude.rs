@@ -25,26 +25,27 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
         })
     }
 
+    /// Whether held-out prompts are to be answered at this step.
+    pub(crate) fn measures(&self) -> bool {
+        let due = self.trainer.config.evaluation.every.is_some_and(|every| self.state.step.is_multiple_of(every));
+        !self.trainer.held_out.is_empty() && (due || self.over().is_some())
+    }
+
     /// Measures the policy and saves it, if it is time to. `Some`: the run is over. What is not measured, because the run is to stop or
     /// because it fails, is owed by the run that goes on from here.
     pub(crate) fn conclude(&mut self, policy: &P, mut metrics: Metrics, save: bool) -> Result<Option<RunEnd>> {
         let (step, config) = (self.state.step, &self.trainer.config);
         let time = |every: u64| step.is_multiple_of(every);
-        let measure = self.over().is_some() || config.evaluation.every.is_some_and(time);
+        let regular = config.evaluation.every.is_some_and(time);
         let save = save || config.checkpoints.as_ref().is_some_and(|c| time(c.every));
-        self.state.owed |= measure && !self.trainer.held_out.is_empty();
         if self.state.owed && !self.trainer.stop.is_stopped() {
-            match self.evaluate(policy) {
-                Ok(measured) => {
-                    self.state.owed = false;
-                    self.judge(&measured);
-                    metrics.merge(&measured);
-                }
-                Err(error) => {
-                    self.rescue(policy);
-                    return Err(error);
-                }
+            let measured = self.evaluate(policy)?;
+            self.state.owed = false;
+            // The closing one is no part of the series: a run that is given more steps would count it, an unbroken one would not.
+            if regular {
+                self.judge(&measured);
             }
+            metrics.merge(&measured);
         }
         let stopped = self.trainer.stop.is_stopped().then_some(RunEnd::Interrupted);
         let ended = if self.state.owed { stopped } else { self.over().or(stopped) };
@@ -70,6 +71,7 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
     /// Ends a run whose prompts are used up.
     pub(crate) fn finish(&mut self, policy: &P) -> Result<RunEnd> {
         self.state.used_up = true;
+        self.state.owed = self.measures();
         Ok(self.conclude(policy, Metrics::default(), true)?.unwrap_or(RunEnd::Finished))
     }
 

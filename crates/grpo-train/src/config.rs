@@ -243,6 +243,7 @@ impl TrainConfig {
             self.refill(selection).validate()?;
         }
         self.early_stop.as_ref().map_or(Ok(()), EarlyStop::validate)?;
+        self.validate_rules()?;
         self.checkpoints.as_ref().map_or(Ok(()), CheckpointConfig::validate)?;
         self.evaluation.validate()
     }

@@ -26,7 +26,7 @@ use crate::error::Result;
 pub struct EvaluationConfig {
     /// After every so many optimiser steps, besides before the first and after the last. `None`: only then.
     pub every: Option<u64>,
-    /// n: sampled answers a prompt, drawn as in training. 0: the greedy answer only.
+    /// n: sampled answers a prompt, drawn as in training, at most 65536. 0: the greedy answer only.
     pub samples: usize,
     /// The k of pass@k, each at most n.
     pub k: Vec<usize>,
@@ -51,6 +51,9 @@ impl EvaluationConfig {
         if self.every == Some(0) {
             return Err(core("evaluation every", 0, "at least 1, or none"));
         }
+        if self.samples > MOST_SAMPLES {
+            return Err(core("evaluation samples", self.samples, "at most 65536"));
+        }
         if let Some(k) = self.k.iter().find(|k| **k == 0 || **k > self.samples) {
             return Err(core("evaluation k", k, "at least 1 and at most evaluation samples"));
         }
@@ -63,6 +66,9 @@ impl EvaluationConfig {
         Ok(())
     }
 }
+
+/// Answers a prompt: more is a slip of the pen.
+const MOST_SAMPLES: usize = 1 << 16;
 
 /// The share of correct answers if the best of `k` counts, from `right` of `n` samples, without bias: 1 − C(n − right, k) / C(n, k).
 ///

@@ -1,11 +1,12 @@
 //! Looking at a run without training: its policy, and how good it is.
 
 use std::path::Path;
+use std::time::Duration;
 
 use burn::module::Module;
 use grpo_core::{Metrics, Policy};
 
-use crate::checkpoint::Store;
+use crate::checkpoint::{Store, list};
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluation;
 use crate::save::{policy_of, state_of};
@@ -50,7 +51,11 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
         loop {
             match self.load_newest(&config.folder, policy.clone()) {
                 // A run that goes on may have removed it meanwhile, and has a newer one then.
-                Err(Error::Io { .. }) if tries.next().is_some() => {}
+                Err(Error::Io { .. } | Error::Checkpoint { .. })
+                    if list(&config.folder).is_ok_and(|l| !l.is_empty()) && tries.next().is_some() =>
+                {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 loaded => return loaded,
             }
         }
@@ -65,6 +70,9 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
             return Err(Error::Checkpoint { path: folder.to_owned(), problem: "has no checkpoint that is whole".to_owned() });
         };
         let state: State<T> = state_of(&loaded)?;
+        if let Err(problem) = state.check_config(&self.settings()?) {
+            tracing::warn!("{}: {problem}", loaded.path.display());
+        }
         let frozen = Weights::frozen_hash(&policy)?;
         Ok((policy_of(&loaded, &state, policy, &frozen)?, state.step))
     }

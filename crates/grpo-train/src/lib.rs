@@ -23,7 +23,7 @@ mod told;
 mod trainer;
 mod weights;
 
-pub use checkpoint::{Best, Better, CheckpointConfig, Refused, list as list_checkpoints};
+pub use checkpoint::{Best, Better, CheckpointConfig, Refused, has_any as has_checkpoint, list as list_checkpoints};
 pub use config::{EpisodeLimits, ReferenceConfig, ReplayConfig, SelectionConfig, TrainConfig, Truncated};
 pub use episode::{Environment, Turn, rollout_episodes};
 pub use error::{Error, Result};

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use grpo_core::{Metrics, Policy};
 
-use crate::config::TrainConfig;
+use crate::config::{TrainConfig, core};
 use crate::error::{Error, Result};
 use crate::run::Run;
 use crate::trainer::{Task, Trainer};
@@ -17,6 +17,16 @@ impl TrainConfig {
         let stop = self.early_stop.as_ref().map(|stop| ("early_stop", stop.metric.clone()));
         let best = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.best.as_ref());
         stop.into_iter().chain(best.map(|best| ("checkpoints best", best.metric.clone()))).collect()
+    }
+
+    /// That the rule of when to stop sees what it looks at before the end.
+    pub(crate) fn validate_rules(&self) -> Result<()> {
+        match &self.early_stop {
+            Some(stop) if stop.metric.starts_with(HELD_OUT) && self.evaluation.every.is_none() => {
+                Err(core("early_stop metric", &stop.metric, "a metric of steps, or evaluation every must be set"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// That a run without held-out prompts measures what rules look at.
@@ -50,9 +60,10 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
             self.state.good = if stop.holds(value) { self.state.good + 1 } else { 0 };
         }
         let evaluated = metrics.iter().any(|(name, _)| name.starts_with(HELD_OUT));
-        let updated = metrics.get("grad_norm").is_some();
+        // Those of a rollout stand in the first step on it.
+        let whole = metrics.get("grad_norm").is_some() && metrics.get("reward").is_some();
         self.unseen.retain(|(rule, metric)| {
-            if !(if metric.starts_with(HELD_OUT) { evaluated } else { updated }) {
+            if !(if metric.starts_with(HELD_OUT) { evaluated } else { whole }) {
                 return true;
             }
             if metrics.get(metric).is_none() {

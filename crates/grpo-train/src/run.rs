@@ -181,6 +181,8 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
     pub(crate) fn after(&mut self, policy: &P) -> Result<Option<RunEnd>> {
         self.renew_reference(policy);
         let Some(Last { record, non_finite }) = self.last.take() else { return Ok(None) };
+        self.judge(&record.metrics);
+        self.state.owed = self.measures();
         self.trainer.observed(|observer| observer.on_step(&record))?;
         if let Some(parameter) = non_finite {
             tracing::warn!("step {} is skipped: the gradient of `{parameter}` is not finite", record.step);
@@ -193,14 +195,13 @@ impl<'a, T: Task, P: Policy + Module> Run<'a, T, P> {
                 return Err(Error::invalid("gradient", problem));
             }
         }
-        self.judge(&record.metrics);
         self.conclude(policy, record.metrics, false)
     }
 
-    /// A step failed, and left everything as it was before it: what is there is saved, if it is not yet. If that fails, too, the first error is
-    /// the one to tell.
+    /// A step failed, and left everything as it was before it, or something failed after a step: what is there is saved, if it is not yet. If that
+    /// fails, too, the first error is the one to tell.
     pub(crate) fn rescue(&mut self, policy: &P) {
-        if let Err(error) = self.undo().and_then(|()| self.save(policy, &Metrics::default())) {
+        if let Err(error) = self.undo().and_then(|()| self.keep(policy, &Metrics::default())) {
             tracing::warn!("after an error, no checkpoint could be written: {error}");
         }
     }

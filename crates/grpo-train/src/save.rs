@@ -20,12 +20,21 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
     /// Writes a checkpoint, unless one of this step is there. `metrics` are those of the step, which may make it the best.
     pub(crate) fn save(&mut self, policy: &P, metrics: &Metrics) -> Result<()> {
         let step = self.state.step;
-        let Some(config) = self.trainer.config.checkpoints.clone() else { return Ok(()) };
         if self.saved == Some(step) || self.store.is_none() {
             return Ok(());
         }
         let path = self.store.as_ref().map(|store| store.path(step)).unwrap_or_default();
         self.trainer.observed(|observer| observer.on_checkpoint(step, &path))?;
+        self.keep(policy, metrics)
+    }
+
+    /// The same, and no observer is told.
+    pub(crate) fn keep(&mut self, policy: &P, metrics: &Metrics) -> Result<()> {
+        let step = self.state.step;
+        let Some(config) = self.trainer.config.checkpoints.clone() else { return Ok(()) };
+        if self.saved == Some(step) || self.store.is_none() {
+            return Ok(());
+        }
         if let Some((best, value)) = config.best.as_ref().and_then(|best| Some((best, metrics.get(&best.metric)?)))
             && self.state.best.is_none_or(|(_, old)| best.better.is(value, old))
         {
@@ -35,7 +44,7 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
         self.write(policy)?;
         self.saved = Some(step);
         if let Some(store) = &self.store {
-            store.prune(config.keep_last, self.state.best.map(|(step, _)| step));
+            store.prune(step, config.keep_last, self.state.best.map(|(step, _)| step));
         }
         Ok(())
     }

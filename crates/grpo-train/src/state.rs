@@ -101,9 +101,10 @@ impl<T> State<T> {
         })
     }
 
-    /// Takes the settings of now. Another rule of when to stop begins to count anew.
+    /// Takes the settings of now. Another rule of when to stop, or of what is best, begins anew.
     pub(crate) fn settle(self, now: Value) -> Self {
-        let same_rule = self.config.get("early_stop") == now.get("early_stop");
-        Self { good: if same_rule { self.good } else { 0 }, config: now, ..self }
+        let same = |rule: &str| self.config.pointer(rule) == now.pointer(rule);
+        let (good, best) = (if same("/early_stop") { self.good } else { 0 }, self.best.filter(|_| same("/checkpoints/best")));
+        Self { good, best, config: now, ..self }
     }
 }

@@ -34,14 +34,14 @@ impl StopFlag {
 ///
 /// ```
 /// use grpo_train::TrainConfig;
-/// let config = TrainConfig::from_toml("[early_stop]\nmetric = \"eval/greedy/right\"\nat_least = 0.95")?;
+/// let config = TrainConfig::from_toml("[early_stop]\nmetric = \"eval/greedy/right\"\nat_least = 0.95\n[evaluation]\nevery = 20")?;
 /// assert_eq!(config.early_stop.map(|stop| stop.patience), Some(1));
 /// # Ok::<(), grpo_train::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EarlyStop {
-    /// A metric of a step, such as `reward`, or of an evaluation, such as `eval/greedy/right`. Steps that do not have it count for nothing;
+    /// A metric of a step, such as `reward`, or of an evaluation, such as `eval/greedy/right`, of those that `evaluation.every` asks for. Steps that do not have it count for nothing;
     /// one that no step has is told of by a warning.
     pub metric: String,
     /// It must be at least this.

@@ -200,7 +200,10 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
             match run.settle(&policy) {
                 Ok(None) => {}
                 Ok(Some(end)) => break Ok(end),
-                Err(error) => break Err(error),
+                Err(error) => {
+                    run.rescue(&policy);
+                    break Err(error);
+                }
             }
             match run.update(&policy) {
                 Ok(Some(update)) => {
@@ -209,7 +212,10 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
                     match run.after(&policy) {
                         Ok(None) => {}
                         Ok(Some(end)) => break Ok(end),
-                        Err(error) => break Err(error),
+                        Err(error) => {
+                            run.rescue(&policy);
+                            break Err(error);
+                        }
                     }
                 }
                 Ok(None) => break run.finish(&policy),

@@ -92,6 +92,12 @@ impl Config {
             }
             self.train.grpo = recipe.config.clone();
         }
+        if self.run.as_os_str().is_empty() {
+            return Err(wrong("run", "run is empty, must be a folder".to_owned()));
+        }
+        if self.data.test_limit == Some(0) {
+            return Err(wrong("test_limit", "test_limit = 0, must be at least 1".to_owned()));
+        }
         if self.rewards.is_empty() {
             return Err(wrong("rewards", "rewards: none, must be at least one".to_owned()));
         }

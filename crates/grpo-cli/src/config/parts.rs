@@ -67,7 +67,7 @@ fn tests() -> String {
 }
 
 /// How a question becomes a prompt.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PromptConfig {
     /// Which form it has.
@@ -91,7 +91,7 @@ impl PromptConfig {
 }
 
 /// Which form a prompt has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptForm {
     /// A user's message in the model's chat template.

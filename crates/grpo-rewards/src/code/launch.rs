@@ -1,5 +1,6 @@
 //! The launcher's first stage: namespaces, and the watch over the program.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -144,6 +145,12 @@ fn watch(line: &str, order: &Order, library: &UnixStream) -> std::io::Result<()>
     Ok(())
 }
 
+/// Where the launcher's own libraries are, if it has any: it may be a program that LibTorch is linked to. What it launches never sees this.
+pub(super) fn library_path() -> Option<(&'static str, OsString)> {
+    const NAME: &str = "LD_LIBRARY_PATH";
+    std::env::var_os(NAME).map(|path| (NAME, path))
+}
+
 fn start(socket: UnixStream, own_processes: bool) -> std::io::Result<Child> {
     if own_processes {
         unshare(UnshareFlags::NEWPID)?;
@@ -152,6 +159,7 @@ fn start(socket: UnixStream, own_processes: bool) -> std::io::Result<Child> {
         .arg0("sandbox")
         .arg(STAGE_TWO)
         .env_clear()
+        .envs(library_path())
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(socket)))
         .spawn()
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
 use super::directory::Directory;
+use super::launch::library_path;
 use super::message::{Layer, Limits, Order, Report, STAGE_ONE};
 
 /// Why nothing could be run.
@@ -176,6 +177,7 @@ impl Sandbox {
         let mut child = Command::new(&self.launcher)
             .arg(STAGE_ONE)
             .env_clear()
+            .envs(library_path())
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())

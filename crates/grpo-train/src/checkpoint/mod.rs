@@ -18,7 +18,7 @@ use crate::config::core;
 use crate::error::Result;
 
 pub(crate) use store::{Loaded, Store};
-pub use store::{Refused, list};
+pub use store::{Refused, has_any, list};
 
 /// Where, when, and how many.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

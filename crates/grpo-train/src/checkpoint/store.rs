@@ -39,6 +39,14 @@ pub fn list(folder: impl AsRef<Path>) -> Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
+/// Whether a folder has any finished checkpoint, damaged or not.
+///
+/// # Errors
+/// A folder that cannot be read. One that does not exist has none.
+pub fn has_any(folder: impl AsRef<Path>) -> Result<bool> {
+    Ok(list(folder)?.iter().any(|(_, path)| path.join(MARKER).exists()))
+}
+
 fn folder_name(step: u64) -> String {
     format!("step-{step}")
 }
@@ -88,7 +96,7 @@ impl Store {
 
     /// Whether there is any finished checkpoint, damaged or not.
     pub(crate) fn has_any(&self) -> Result<bool> {
-        Ok(list(&self.folder)?.iter().any(|(_, path)| path.join(MARKER).exists()))
+        has_any(&self.folder)
     }
 
     /// The newest checkpoint that is whole, and those that were refused on the way. Unfinished ones are refused, too: they are named, and
@@ -131,14 +139,15 @@ impl Store {
         Ok(())
     }
 
-    /// Removes all checkpoints but the newest `keep_last` and those of `keep`. Called after a new one is complete. What cannot be removed is
+    /// Removes all checkpoints but the newest `keep_last` and those of `keep`. Called after that of the step `written` is complete. What cannot be removed is
     /// reported and left: a full folder is no reason to lose a run.
-    pub(crate) fn prune(&self, keep_last: usize, keep: Option<u64>) {
-        let Ok(found) = list(&self.folder) else { return };
+    pub(crate) fn prune(&self, written: u64, keep_last: usize, keep: Option<u64>) {
+        let Ok(mut found) = list(&self.folder) else { return };
+        // What is newer was refused when the run went on: it counts for nothing, and is written over when the run gets there.
+        found.retain(|(step, _)| *step <= written);
         let (whole, broken): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, path)| looks_whole(path));
-        let newest = whole.first().map_or(0, |(step, _)| *step);
         let old = whole.into_iter().skip(keep_last).filter(|(step, _)| Some(*step) != keep);
-        for (_, path) in old.chain(broken.into_iter().filter(|(step, _)| *step < newest)) {
+        for (_, path) in old.chain(broken) {
             // The marker goes first: what is half removed is no checkpoint.
             let marker = path.join(MARKER);
             let unmarked = if marker.exists() { self.disk.remove_file(&marker) } else { Ok(()) };

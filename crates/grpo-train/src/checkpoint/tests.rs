@@ -67,7 +67,7 @@ fn save(store: &Store, step: u64, keep_last: usize, keep: Option<u64>) -> crate:
     draft.add("a", format!("weights of {step}").as_bytes())?;
     draft.add("b", &[7; 1000])?;
     draft.finish()?;
-    store.prune(keep_last, keep);
+    store.prune(step, keep_last, keep);
     Ok(())
 }
 
@@ -115,6 +115,21 @@ fn c01_a_damaged_checkpoint_of_the_same_step_is_replaced_and_no_good_one_lost_on
         let _ = save(&Store::with_disk(folder.path(), Failing { left: Cell::new(operation), fault: Fault::ForGood }), 20, 9, None);
         assert!(matches!(newest(folder.path()), Some(10 | 20)));
     }
+}
+
+#[test]
+fn c06_newer_checkpoints_that_were_refused_never_push_out_the_one_just_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::with_disk(folder.path(), RealDisk);
+    save(&store, 10, 2, None).unwrap();
+    save(&store, 20, 2, None).unwrap();
+    // Of the right length: only its checksum tells.
+    fs::write(folder.path().join("step-20/a"), "weights of 2O").unwrap();
+    assert_eq!(newest(folder.path()), Some(10));
+    save(&store, 15, 1, None).unwrap();
+    assert_eq!((newest(folder.path()), steps(folder.path())), (Some(15), vec![20, 15]));
+    save(&store, 20, 1, None).unwrap();
+    assert_eq!((newest(folder.path()), steps(folder.path())), (Some(20), vec![20]));
 }
 
 #[test]

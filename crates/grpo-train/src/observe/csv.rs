@@ -80,7 +80,8 @@ impl Observer for CsvLog {
                 columns = Some(fields);
                 return is_header;
             };
-            fields.len() == columns.len() + 1 && fields.first().and_then(|first| first.parse().ok()).is_some_and(|at: u64| at < step)
+            // What cannot be read is no reason to drop what follows it.
+            fields.len() != columns.len() + 1 || fields.first().and_then(|first| first.parse().ok()).is_none_or(|at: u64| at < step)
         })?;
         self.columns = columns.unwrap_or_default();
         Ok(())

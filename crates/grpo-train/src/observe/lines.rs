@@ -47,7 +47,7 @@ impl Appended {
         Ok(())
     }
 
-    /// Keeps whole lines from the first on, as long as `keep` says so, and drops the rest.
+    /// Keeps whole lines up to the first one that `keep` refuses, and drops the rest.
     pub(crate) fn cut(&mut self, mut keep: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.stale = false;
         let mut lines = BufReader::new(File::open(&self.path).map_err(Error::io(&self.path))?);
@@ -83,9 +83,9 @@ struct AtStep {
     step: u64,
 }
 
-/// Whether a line is whole JSON of a step before `next`.
+/// Whether a line is not of `next` or a later step. What cannot be read is no reason to drop what follows it: readers count such lines.
 pub(crate) fn is_before(next: u64) -> impl FnMut(&[u8]) -> bool {
-    move |line| serde_json::from_slice::<AtStep>(line).is_ok_and(|line| line.step < next)
+    move |line| serde_json::from_slice::<AtStep>(line).map_or(true, |line| line.step < next)
 }
 
 /// Writes a file beside its place and renames it: readers find the old one or the new one, whole.
@@ -115,6 +115,16 @@ mod tests {
         file.cut(is_before(2)).unwrap();
         file.append(b"{\"step\":2,\"again\":1}\n").unwrap();
         assert_eq!(read(&file), "{\"step\":0,\"kl\":1}\n{\"step\":1}\n{\"step\":2,\"again\":1}\n");
+    }
+
+    #[test]
+    fn a_damaged_line_is_no_reason_to_drop_those_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        std::fs::write(&path, "{\"step\":0}\n{\"st!p\":1}\n{\"step\":2}\n{\"step\":3}\n").unwrap();
+        let mut file = Appended::open(&path, 3).unwrap();
+        file.cut(is_before(3)).unwrap();
+        assert_eq!(read(&file), "{\"step\":0}\n{\"st!p\":1}\n{\"step\":2}\n");
     }
 
     #[test]

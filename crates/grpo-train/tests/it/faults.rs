@@ -461,7 +461,7 @@ fn c20_two_streams_of_sampling_go_on_where_they_were() {
 }
 
 #[test]
-fn an_observer_that_fails_is_named() {
+fn an_observer_that_fails_is_named_and_costs_no_step() {
     struct Full;
     impl Observer for Full {
         fn name(&self) -> &str {
@@ -471,8 +471,11 @@ fn an_observer_that_fails_is_named() {
             Err(Error::invalid("disk", "is full"))
         }
     }
-    let error = trainer(config(None)).with_observer(Full).run(policy()).end.unwrap_err();
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Some(CheckpointConfig { every: 100, ..CheckpointConfig::new(folder.path()) });
+    let error = trainer(TrainConfig { checkpoints, ..config(None) }).with_observer(Full).run(policy()).end.unwrap_err();
     assert_eq!(error.to_string(), "observer `metrics.csv`: disk: is full");
+    assert_eq!(list_checkpoints(folder.path()).unwrap()[0].0, 1, "the step was taken");
 }
 
 const SMALL_DISK: &str = "GRPO_TRAIN_SMALL_DISK";

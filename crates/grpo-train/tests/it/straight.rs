@@ -5,7 +5,10 @@ use burn::optim::AdamWConfig;
 use burn::tensor::Device;
 use grpo_core::{Batch, GrpoConfig, KlPenalty, Metrics, RolloutPlan, gradients, rollout, step_stats};
 use grpo_train::observe::RunEnd;
-use grpo_train::{EarlyStop, EvaluationConfig, Outcome, PromptSource, ReferenceConfig, Resume, TrainConfig};
+use grpo_train::{
+    Best, Better, CheckpointConfig, EarlyStop, EvaluationConfig, Outcome, PromptSource, ReferenceConfig, Resume, TrainConfig,
+    list_checkpoints,
+};
 
 use crate::support::{Diary, HostSampler, config, held_out, policy, prompts, rewards, run, trainer};
 
@@ -94,8 +97,44 @@ fn a_rule_may_look_at_held_out_prompts_and_counts_the_steps_that_ask_them() {
     let mut asking = trainer(settings.clone()).with_held_out(held_out()).with_observer(diary.clone());
     assert_eq!(asking.run(policy()).end.unwrap(), RunEnd::EarlyStop);
     assert_eq!(diary.pages().steps.len(), 4, "two evaluations, one every two steps; the one before the first step is of no step");
-    let error = trainer(settings).run(policy()).end.unwrap_err().to_string();
+    let error = trainer(settings.clone()).run(policy()).end.unwrap_err().to_string();
     assert_eq!(error, "early_stop: looks at `eval/greedy/reward`, which needs held-out prompts: there are none");
+    let never = TrainConfig { evaluation: EvaluationConfig::default(), ..settings };
+    let error = trainer(never).with_held_out(held_out()).run(policy()).end.unwrap_err().to_string();
+    assert!(error.starts_with("early_stop metric = eval/greedy/reward, must be a metric of steps, or"), "{error}");
+}
+
+#[test]
+fn a_run_that_is_given_more_steps_ends_by_a_rule_where_the_unbroken_one_does() {
+    let (whole_folder, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = |folder: &std::path::Path, steps| TrainConfig {
+        steps,
+        evaluation: EvaluationConfig { every: Some(2), ..EvaluationConfig::default() },
+        early_stop: Some(EarlyStop { metric: "eval/greedy/reward".into(), at_least: Some(0.0), at_most: None, patience: 3 }),
+        ..config(Some(folder))
+    };
+    let (whole, extended) = (Diary::default(), Diary::default());
+    let unbroken = run(settings(whole_folder.path(), 8), Resume::Fresh, &whole, policy(), None);
+    assert_eq!((unbroken.end.unwrap(), whole.pages().steps.len()), (RunEnd::EarlyStop, 6));
+    // Its closing evaluation, at step 3, is no part of the series.
+    assert_eq!(run(settings(folder.path(), 3), Resume::Fresh, &extended, policy(), None).end.unwrap(), RunEnd::Finished);
+    let more = run(settings(folder.path(), 8), Resume::Newest, &extended, policy(), None);
+    assert_eq!((more.end.unwrap(), extended.pages().steps.len()), (RunEnd::EarlyStop, 6));
+    assert_eq!(more.policy.values(), unbroken.policy.values());
+}
+
+#[test]
+fn another_metric_of_the_best_checkpoint_is_not_held_against_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let best = |metric: &str, steps| {
+        let best = Some(Best { metric: metric.to_owned(), better: Better::default() });
+        let checkpoints = CheckpointConfig { every: 1, keep_last: 1, best, ..CheckpointConfig::new(folder.path()) };
+        TrainConfig { steps, checkpoints: Some(checkpoints), ..config(None) }
+    };
+    let kept = || list_checkpoints(folder.path()).unwrap().into_iter().map(|(step, _)| step).collect::<Vec<_>>();
+    run(best("completions/mean_length", 3), Resume::Fresh, &Diary::default(), policy(), None).end.unwrap();
+    run(best("learning_rate", 5), Resume::Newest, &Diary::default(), policy(), None).end.unwrap();
+    assert_eq!(kept(), [5, 4], "the rate falls, and step 4 is the first that was asked for it");
 }
 
 #[test]
@@ -164,6 +203,7 @@ fn settings_that_contradict_each_other_are_refused_before_anything_is_sampled() 
     assert!(refused(|c| c.kl_coefficient = Some(grpo_core::Coefficient::Fixed(0.1))).starts_with("kl_coefficient = set, without grpo.kl"));
     assert!(refused(|c| c.grpo.estimator = grpo_core::Estimator::Gae(grpo_core::Gae::default())).contains("values of a critic"));
     assert!(refused(|c| c.evaluation.k = vec![2]).starts_with("evaluation k = 2"));
+    assert_eq!(refused(|c| c.evaluation.samples = 1 << 40), "evaluation samples = 1099511627776, must be at most 65536");
     assert!(refused(|c| c.group_size = 1).starts_with("group_size = 1, must be at least 2"));
     assert!(refused(|c| c.reference.every = Some(3)).starts_with("reference every = set, without grpo.kl"));
     assert_eq!(refused(|c| c.early_stop = stop(None, None)), "early_stop = without at_least and at_most, must be at least one of them");
