@@ -43,29 +43,20 @@ pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
     Ready::new(config)?.run(Resume::Newest, settings)
 }
 
-/// The settings with another number of steps. What else stands there stays, comments included.
+/// The settings with another number of steps. Where one line says how many there are, all else stays as it was written, comments included.
 fn extended(text: &str, steps: u64) -> Result<String, Failure> {
-    let mut table = "";
-    let mut lines: Vec<String> = Vec::new();
-    let mut found = false;
-    for line in text.lines() {
-        if line.starts_with('[') {
-            table = line.trim();
-        }
-        let sets = line.split_once('=').is_some_and(|(key, _)| key.trim() == "steps") && table.starts_with("[train]");
-        let comment = line.split_once('#').map_or(String::new(), |(_, comment)| format!(" #{comment}"));
-        lines.push(if sets { format!("steps = {steps}{comment}") } else { line.to_owned() });
-        found |= sets;
-    }
-    if found {
-        return Ok(lines.join("\n") + "\n");
-    }
-    // Written some other way, or not at all.
-    let mut settings: toml::Table = text.parse().map_err(Failure::input)?;
-    if let Some(toml::Value::Table(train)) = settings.get_mut("train") {
+    let mut wanted: toml::Table = text.parse().map_err(Failure::input)?;
+    if let Some(toml::Value::Table(train)) = wanted.get_mut("train") {
         train.insert("steps".to_owned(), i64::try_from(steps).map_err(Failure::input)?.into());
     }
-    Ok(settings.to_string())
+    let edited = |line: &str| match line.split_once('=') {
+        Some((key, value)) if key.trim() == "steps" => {
+            format!("steps = {steps}{}", value.split_once('#').map_or(String::new(), |(_, comment)| format!(" #{comment}")))
+        }
+        _ => line.to_owned(),
+    };
+    let same: String = text.lines().map(|line| edited(line) + "\n").collect();
+    Ok(if same.parse::<toml::Table>().is_ok_and(|same| same == wanted) { same } else { wanted.to_string() })
 }
 
 /// Keeps a run's settings in its folder. A run that does not start, because another one holds the folder or because it is refused, changes nothing.

@@ -27,22 +27,24 @@ impl<T: Task, P: Policy + Module> Run<'_, T, P> {
 
     /// Whether held-out prompts are to be answered at this step.
     pub(crate) fn measures(&self) -> bool {
-        let due = self.trainer.config.evaluation.every.is_some_and(|every| self.state.step.is_multiple_of(every));
-        !self.trainer.held_out.is_empty() && (due || self.over().is_some())
+        !self.trainer.held_out.is_empty() && (self.is_regular() || self.over().is_some())
+    }
+
+    /// Whether an evaluation at this step is one of the series.
+    fn is_regular(&self) -> bool {
+        self.trainer.config.evaluation.every.is_some_and(|every| self.state.step.is_multiple_of(every))
     }
 
     /// Measures the policy and saves it, if it is time to. `Some`: the run is over. What is not measured, because the run is to stop or
     /// because it fails, is owed by the run that goes on from here.
     pub(crate) fn conclude(&mut self, policy: &P, mut metrics: Metrics, save: bool) -> Result<Option<RunEnd>> {
-        let (step, config) = (self.state.step, &self.trainer.config);
-        let time = |every: u64| step.is_multiple_of(every);
-        let regular = config.evaluation.every.is_some_and(time);
-        let save = save || config.checkpoints.as_ref().is_some_and(|c| time(c.every));
+        let step = self.state.step;
+        let save = save || self.trainer.config.checkpoints.as_ref().is_some_and(|c| step.is_multiple_of(c.every));
         if self.state.owed && !self.trainer.stop.is_stopped() {
             let measured = self.evaluate(policy)?;
             self.state.owed = false;
             // The closing one is no part of the series: a run that is given more steps would count it, an unbroken one would not.
-            if regular {
+            if self.is_regular() {
                 self.judge(&measured);
             }
             metrics.merge(&measured);
