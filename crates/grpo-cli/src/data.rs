@@ -9,7 +9,7 @@ use grpo_rewards::answer::gold_text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::{Config, DataConfig, PromptForm, RewardKind};
+use crate::config::{Config, DataConfig, PromptForm, RewardKind, text_of};
 use crate::failure::Failure;
 
 /// What answers are judged by.
@@ -66,12 +66,6 @@ fn read_file(file: &Path, limit: usize, config: &Config, checkpoint: &Checkpoint
         return Err(Failure::input(format!("{}: no question, must be at least one", file.display())));
     }
     Ok(prompts)
-}
-
-/// A file's text, without the mark that some editors put in front.
-pub fn text_of(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
-    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
 }
 
 fn task(line: &str, data: &DataConfig) -> Result<Task, BoxError> {

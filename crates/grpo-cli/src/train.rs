@@ -10,7 +10,7 @@ use grpo_train::observe::{Observer, RunEnd, RunInfo};
 use grpo_train::{Outcome, Resume, Shuffled, StopFlag, Trainer};
 
 use crate::args::{ResumeArgs, TrainArgs};
-use crate::config::{COPY, Config};
+use crate::config::{COPY, Config, text_of};
 use crate::data::{self, Task};
 use crate::failure::{AT_ONCE, Failure, INTERRUPTED};
 use crate::voice::Voice;
@@ -98,7 +98,7 @@ pub fn is_free(run: &Path, text: &str) -> Result<(), Failure> {
         )));
     }
     let learnt = run.join("metrics.jsonl").metadata().is_ok_and(|logs| logs.len() > 0);
-    match data::text_of(&run.join(COPY)) {
+    match text_of(&run.join(COPY)) {
         Ok(other) if learnt && other != text => {
             Err(Failure::input(format!("{} holds the logs of a run with other settings: name another folder", run.display())))
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::CheckpointConfig;
 use crate::error::{Error, Result};
-use crate::evaluate::EvaluationConfig;
+use crate::evaluate::{EvaluationConfig, HELD_OUT};
 use crate::optimizer::OptimizerConfig;
 use crate::stop::EarlyStop;
 
@@ -242,8 +242,12 @@ impl TrainConfig {
             selection.filter.validate()?;
             self.refill(selection).validate()?;
         }
-        self.early_stop.as_ref().map_or(Ok(()), EarlyStop::validate)?;
-        self.validate_rules()?;
+        if let Some(stop) = &self.early_stop {
+            stop.validate()?;
+            if stop.metric.starts_with(HELD_OUT) && self.evaluation.every.is_none() {
+                return Err(core("early_stop metric", &stop.metric, "a metric of steps, or evaluation every must be set"));
+            }
+        }
         self.checkpoints.as_ref().map_or(Ok(()), CheckpointConfig::validate)?;
         self.evaluation.validate()
     }

@@ -9,6 +9,9 @@ use crate::config::{EpisodeLimits, core};
 use crate::episode::{Environment, rollout_episodes};
 use crate::error::Result;
 
+/// Metrics of held-out prompts begin so.
+pub(crate) const HELD_OUT: &str = "eval/";
+
 /// How held-out prompts are answered.
 ///
 /// | metric | meaning |

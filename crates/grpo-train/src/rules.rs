@@ -3,13 +3,11 @@
 use burn::module::Module;
 use grpo_core::{Metrics, Policy};
 
-use crate::config::{TrainConfig, core};
+use crate::config::TrainConfig;
 use crate::error::{Error, Result};
+use crate::evaluate::HELD_OUT;
 use crate::run::Run;
 use crate::trainer::{Task, Trainer};
-
-/// Metrics of held-out prompts begin so.
-const HELD_OUT: &str = "eval/";
 
 impl TrainConfig {
     /// The metrics that rules name, each with its rule.
@@ -17,16 +15,6 @@ impl TrainConfig {
         let stop = self.early_stop.as_ref().map(|stop| ("early_stop", stop.metric.clone()));
         let best = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.best.as_ref());
         stop.into_iter().chain(best.map(|best| ("checkpoints best", best.metric.clone()))).collect()
-    }
-
-    /// That the rule of when to stop sees what it looks at before the end.
-    pub(crate) fn validate_rules(&self) -> Result<()> {
-        match &self.early_stop {
-            Some(stop) if stop.metric.starts_with(HELD_OUT) && self.evaluation.every.is_none() => {
-                Err(core("early_stop metric", &stop.metric, "a metric of steps, or evaluation every must be set"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// That a run without held-out prompts measures what rules look at.

@@ -63,10 +63,16 @@ impl Default for Checkpoints {
     }
 }
 
+/// A file's text, without the mark that some editors put in front.
+pub fn text_of(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
+    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
+}
+
 impl Config {
     /// Reads a file of settings, and checks every one. What is wrong is told with file and line.
     pub fn load(file: &Path) -> Result<(Self, String), Failure> {
-        let text = crate::data::text_of(file)?;
+        let text = text_of(file)?;
         let config = Self::parse(&text).map_err(|problem| Failure::input(format!("{}{problem}", file.display())))?;
         Ok((config, text))
     }
