@@ -288,6 +288,15 @@ fn a_run_goes_on_where_nobody_listens() {
     let status = scene.command(&["train", "settings.toml"]).stdout(full()).stderr(full()).status().unwrap();
     assert_eq!((status.code(), scene.lines("run/metrics.jsonl").len()), (Some(0), 4));
     assert_eq!(scene.command(&["check", "settings.toml"]).stdout(full()).stderr(full()).status().unwrap().code(), Some(2));
+
+    let scene = Scene::new(100_000, "");
+    let mut child = scene.command(&["train", "settings.toml"]).stdout(full()).stderr(full()).spawn().unwrap();
+    let start = Instant::now();
+    while !scene.path("run/checkpoints/step-2").is_dir() && start.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(3), "it listens to Ctrl-C all the same");
 }
 
 #[test]

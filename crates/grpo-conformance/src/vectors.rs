@@ -3,8 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use burn::tensor::{DType, Device};
-use grpo_kernels::device::computes;
+use burn::tensor::Device;
 
 use crate::error::{Error, Result};
 use crate::report::{Checked, Column, Outcome, Report};
@@ -87,13 +86,13 @@ impl Vectors {
     /// # Errors
     /// A precision that was asked for and that the device does not compute.
     pub fn check(&self, device: &Device, precisions: &[Precision]) -> Result<Report> {
-        let precisions = supported(device, precisions)?;
+        let computed = supported(device, precisions)?;
         let mut report = Report { notes: self.notes.clone(), ..Report::default() };
-        if !precisions.contains(&Precision::F64) && !computes(device, DType::F64) {
+        if precisions.is_empty() && !computed.contains(&Precision::F64) {
             report.notes.push("f64 is left out: the device does not compute it".to_owned());
         }
         for (name, file) in &self.files {
-            file.run(name, device, &precisions, &mut report);
+            file.run(name, device, &computed, &mut report);
         }
         for file in &self.unknown {
             let outcome = Outcome::Skipped("not supported: this file".to_owned());

@@ -1,7 +1,6 @@
 //! Looking at a run without training: its policy, and how good it is.
 
 use std::path::Path;
-use std::time::Duration;
 
 use burn::module::Module;
 use grpo_core::{Metrics, Policy};
@@ -13,9 +12,6 @@ use crate::save::{policy_of, state_of};
 use crate::state::State;
 use crate::trainer::{Task, Trainer};
 use crate::weights::Weights;
-
-/// How often a checkpoint is read that goes away while it is read.
-const READS: usize = 4;
 
 impl<T: Task, P: Policy + Module> Trainer<T, P> {
     /// Answers the held-out prompts with this policy, as a run does before, during and after training. No observer is told.
@@ -47,15 +43,11 @@ impl<T: Task, P: Policy + Module> Trainer<T, P> {
         let Some(config) = &self.config.checkpoints else {
             return Err(Error::invalid("checkpoint", "none without checkpoints in the configuration: set `checkpoints.folder`"));
         };
-        let mut tries = 1..READS;
         loop {
+            let there = list(&config.folder)?;
             match self.load_newest(&config.folder, policy.clone()) {
-                // A run that goes on may have removed it meanwhile, and has a newer one then.
-                Err(Error::Io { .. } | Error::Checkpoint { .. })
-                    if list(&config.folder).is_ok_and(|l| !l.is_empty()) && tries.next().is_some() =>
-                {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
+                // The newest one is removed only once there is a newer one: then that one is the newest.
+                Err(Error::Io { .. } | Error::Checkpoint { .. }) if list(&config.folder)? != there => {}
                 loaded => return loaded,
             }
         }

@@ -103,7 +103,7 @@ pub enum RunEnd {
 
 /// Listens to a run. Every method but [`name`](Self::name) does nothing unless it is written.
 ///
-/// **If you implement it**: what is slow slows the run. An error ends the run; the last checkpoint stands. Write whole lines at once, so that a
+/// **If you implement it**: what is slow slows the run. An error ends the run, after what was learnt is saved. Write whole lines at once, so that a
 /// run that is killed leaves nothing half-written. **If you call it**: in the order of the methods here.
 pub trait Observer: Send {
     /// A short name for messages.
